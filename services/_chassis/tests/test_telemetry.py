@@ -107,9 +107,9 @@ HEAVY = ("alembic", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "s
     [
         ("import chassis.rpc.server; from chassis.telemetry import otlp; otlp.configure('cart', {})", HEAVY),
         ("import chassis.http.server", ("grpc", "google")),
-        ("from chassis.telemetry.sdk import open_exporters; open_exporters('grpc')", ("requests",)),
+        ("from chassis.telemetry.sdk import load_exporters; load_exporters('grpc')", ("requests",)),
         (
-            "from chassis.telemetry.sdk import open_exporters; open_exporters('http/protobuf')",
+            "from chassis.telemetry.sdk import load_exporters; load_exporters('http/protobuf')",
             ("opentelemetry.exporter.otlp.proto.grpc",),
         ),
     ],

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from chassis.telemetry import semconv
 from chassis.telemetry.metrics import Counter
+from chassis.tls.certificates import Certificates
 
 log = structlog.get_logger()
 
@@ -87,21 +88,34 @@ class DropCounter:
 
 
 class CountedExporter:
-    """Wraps a span or log record exporter, and counts the items that it doesn't deliver."""
+    """Wraps an exporter to count what it doesn't deliver.
 
-    def __init__(self, exporter: Any, drops: DropCounter) -> None:
-        self._exporter = exporter
+    With `certificates`, recreates the exporter when they have changed, because OpenTelemetry reads them only once.
+    """
+
+    def __init__(self, create: Callable[[], Any], drops: DropCounter, certificates: Certificates | None) -> None:
+        self._create = create
         self._drops = drops
+        self._certificates = certificates
+        self._identity = certificates and certificates.refresh()
+        self._exporter = create()
 
-    def export(self, batch: Sequence[Any]) -> None:
+    def export(self, batch: Any, **options: Any) -> None:
         try:
-            is_delivered = self._exporter.export(batch).name == "SUCCESS"
+            self._replace_if_changed()
+            is_delivered = self._exporter.export(batch, **options).name == "SUCCESS"
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False
-        if not is_delivered:
-            self._drops.add(len(batch))
+        if not is_delivered:  # metrics aren't counted one by one
+            self._drops.add(len(batch) if isinstance(batch, Sequence) else 1)
         self._drops.log()
 
-    def shutdown(self) -> None:
-        self._exporter.shutdown()
+    def _replace_if_changed(self) -> None:
+        identity = self._certificates and self._certificates.refresh()
+        if identity is not self._identity:
+            replaced, self._exporter, self._identity = self._exporter, self._create(), identity
+            replaced.shutdown()  # no export uses it now: a signal's exports never overlap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import Any, cast
 
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from chassis.telemetry import semconv
@@ -23,11 +23,15 @@ from chassis.telemetry.metrics import Counter, Histogram
 from chassis.telemetry.process_metrics import observe_certificates, observe_process
 from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
-from chassis.tls.certificates import Certificates
 
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
+_EXPORTERS = {
+    "trace_exporter": "OTLPSpanExporter",
+    "metric_exporter": "OTLPMetricExporter",
+    "_log_exporter": "OTLPLogExporter",
+}
 # Must be less than 5 s, because Kubernetes kills a pod 5 s after its longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
 
@@ -37,23 +41,25 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
     resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
     dropped, sdk_logs = Counter(semconv.TELEMETRY_DROPPED), SdkLogs()
-    traces, metrics, logs = (DropCounter(signal, dropped, sdk_logs) for signal in ("traces", "metrics", "logs"))
-    sdk_logs.install({"Span": traces, "Log": logs})
-    spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol, settings.tls_folder)
+    drops = {signal: DropCounter(signal, dropped, sdk_logs) for signal in ("traces", "metrics", "logs")}
+    sdk_logs.install({"Span": drops["traces"], "Log": drops["logs"]})
+    exporters: list[Any] = [
+        CountedExporter(create, counter, settings.tls_folder)
+        for create, counter in zip(load_exporters(settings.otel_exporter_otlp_protocol), drops.values(), strict=True)
+    ]
+    spans_to, metrics_to, logs_to = exporters
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the span limits from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    counted: Any = CountedExporter(spans_to, traces)
     # Use min(), because the SDK rejects a batch that is larger than the queue; the same goes for log records below.
     queue, batch = settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size
-    tracers.add_span_processor(BatchSpanProcessor(counted, queue, settings.otel_bsp_schedule_delay, min(batch, queue)))
+    tracers.add_span_processor(BatchSpanProcessor(spans_to, queue, settings.otel_bsp_schedule_delay, min(batch, queue)))
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    counted = CountedExporter(logs_to, logs)
     queue, batch = settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size
     delay = settings.otel_blrp_schedule_delay
-    loggers.add_log_record_processor(BatchLogRecordProcessor(counted, delay, min(batch, queue), max_queue_size=queue))
+    loggers.add_log_record_processor(BatchLogRecordProcessor(logs_to, delay, min(batch, queue), max_queue_size=queue))
     reader = PeriodicExportingMetricReader(
-        cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms, metrics))
+        cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms))
     )
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     telemetry = Telemetry(
@@ -76,44 +82,14 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     return telemetry
 
 
-class _ReplacedExporter:
-    """Wraps an exporter, and recreates it when the certificates have changed: OpenTelemetry reads them only once."""
+def load_exporters(protocol: str) -> list[Callable[[], Any]]:
+    """Return OpenTelemetry's exporters of traces, metrics and logs over `grpc` or `http/protobuf`.
 
-    def __init__(self, create: Callable[[], Any], certificates: Certificates) -> None:
-        self._create = create
-        self._certificates = certificates
-        self._identity = certificates.refresh()
-        self._exporter = create()
-
-    def export(self, batch: Any, **options: Any) -> Any:
-        if (identity := self._certificates.refresh()) is not self._identity:
-            replaced, self._exporter, self._identity = self._exporter, self._create(), identity
-            replaced.shutdown()  # no export uses it now: a signal's exports never overlap
-        return self._exporter.export(batch, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._exporter, name)
-
-
-def open_exporters(
-    protocol: str, certificates: Certificates | None = None
-) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
-    """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read their settings from the environment.
-
-    If `certificates` is given, recreate an exporter whenever they change.
+    They read their settings from the environment.
     """
-
-    def load(module: str, name: str) -> Any:
-        # Import by name: the other protocol's modules would waste memory.
-        found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
-        create = getattr(found, name)
-        return create() if certificates is None else _ReplacedExporter(create, certificates)
-
-    return (
-        load("trace_exporter", "OTLPSpanExporter"),
-        load("metric_exporter", "OTLPMetricExporter"),
-        load("_log_exporter", "OTLPLogExporter"),
-    )
+    # Import by name: the other protocol's modules would waste memory.
+    package = f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}"
+    return [getattr(import_module(f"{package}.{module}"), name) for module, name in _EXPORTERS.items()]
 
 
 def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:

@@ -10,33 +10,26 @@ from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from chassis.telemetry.drops import DropCounter
+from chassis.telemetry.drops import CountedExporter
 from chassis.telemetry.instruments import SCOPE
 from chassis.telemetry.metrics import Attributes, Histogram, Series
 
 
 @dataclass(eq=False)
 class ExporterWithHistograms:
-    """Wraps a metric exporter to add histograms to every export and count failed exports."""
+    """Wraps a metric exporter to add histograms to every export."""
 
-    _exporter: sdk.MetricExporter
+    _exporter: CountedExporter
     _resource: Resource
     _histograms: Mapping[str, Histogram]
-    _drops: DropCounter
 
-    def export(
-        self, metrics_data: sdk.MetricsData, timeout_millis: float = 10_000, **kwargs: Any
-    ) -> sdk.MetricExportResult:
+    def export(self, metrics_data: sdk.MetricsData, **options: Any) -> None:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
         added = sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
         # Add the histograms to the SDK's entry as a scope, because the encoder keeps only one entry per resource.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [*scopes, added], "")])
-        result = self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
-        if result is not sdk.MetricExportResult.SUCCESS:
-            self._drops.add(1)
-        self._drops.log()
-        return result
+        self._exporter.export(combined, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._exporter, name)
