@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from chassis.values.addresses import Address, check_address
@@ -47,7 +48,7 @@ def label(address: Address) -> list[str]:
     return [line for line in map(str.strip, lines) if line]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Order:
     """A placed order. Raise InvalidArgument if a field exceeds its limit or the currencies differ."""
 
@@ -67,7 +68,7 @@ class Order:
             if line.cost.currency_code != self.shipping_cost.currency_code:
                 raise InvalidArgument.field(f"order.items[{index}].cost.currency_code", "must be that of shipping_cost")
 
-    @property
+    @cached_property
     def total(self) -> Money:
         """The total of all lines and shipping. Raise AmountOutOfRange if its units don't fit in an int64."""
         costs = [line.cost for line in self.lines]

@@ -91,7 +91,7 @@ class SmtpRelay:
             span.set_status(StatusCode.ERROR)
         span.end()
         labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
-        self.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).record(seconds, labels, span.get_span_context())
+        self.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).record(seconds, labels, span)
 
     async def _send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()

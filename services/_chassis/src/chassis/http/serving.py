@@ -131,7 +131,7 @@ class ObservedApplication:
             span.set_status(StatusCode.ERROR)
         span.set_attributes(attributes)
         span.end()
-        self._durations.record(seconds, tuple(attributes.items()), span.get_span_context())
+        self._durations.record(seconds, tuple(attributes.items()), span)
 
 
 @dataclass

@@ -46,4 +46,4 @@ def record_call(
         span.set_attribute(semconv.ERROR_TYPE, code)
         span.set_status(StatusCode.ERROR)
     span.end()
-    durations.record(seconds, attributes, span.get_span_context())
+    durations.record(seconds, attributes, span)

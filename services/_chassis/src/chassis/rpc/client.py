@@ -139,15 +139,6 @@ class _Method:
     ) -> "_Call":
         return _Call(self, request, timeout or self.timeout_seconds, metadata)
 
-    def limit_to_deadline(self, timeout_seconds: float) -> float:
-        """Limit a timeout to the time left for the call being served. Raise DeadlineExceeded if no time is left."""
-        remaining = remaining_seconds()
-        if remaining is None:
-            return timeout_seconds
-        if remaining <= 0:
-            raise DeadlineExceeded(f"no time left to call {self.name}")
-        return min(timeout_seconds, remaining)
-
     def require_valid(self, parts: Iterable[tuple[str, bool]]) -> None:
         for part, valid in parts:
             if not valid:
@@ -187,7 +178,10 @@ class _Call:
 
     async def _run(self) -> Any:
         method = self._method
-        timeout_seconds = method.limit_to_deadline(self._timeout_seconds)
+        left = remaining_seconds()  # for the call being served
+        if left is not None and left <= 0:
+            raise DeadlineExceeded(f"no time left to call {method.name}")
+        timeout_seconds = self._timeout_seconds if left is None else min(self._timeout_seconds, left)
         span, headers = method.start_span()
         started = time.perf_counter()
         code = "OK"

@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext
 
 from chassis.telemetry.semconv import Metric
 
@@ -59,7 +59,7 @@ class Histogram:
         self.started_unix_nano = time.time_ns()
         self.series: dict[Attributes, Series] = {}
 
-    def record(self, value: float, attributes: Attributes = (), span: SpanContext | None = None) -> None:
+    def record(self, value: float, attributes: Attributes = (), span: Span = INVALID_SPAN) -> None:
         """Record a value. If `span` is sampled, the value becomes its bucket's exemplar."""
         series = self.series.get(attributes)
         if series is None:
@@ -70,5 +70,5 @@ class Histogram:
         series.total += value
         series.minimum = min(series.minimum, value)
         series.maximum = max(series.maximum, value)
-        if span is not None and span.trace_flags.sampled:
-            series.exemplars[bucket] = Exemplar(value, time.time_ns(), span)
+        if span is not INVALID_SPAN and (context := span.get_span_context()).trace_flags.sampled:
+            series.exemplars[bucket] = Exemplar(value, time.time_ns(), context)

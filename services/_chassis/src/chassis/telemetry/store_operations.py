@@ -118,7 +118,7 @@ class _Measurement:
             self._labels = (*self._labels, (semconv.ERROR_TYPE, problem))
             _set_error(self._span, problem, getattr(error, "sqlstate", None))
         self._span.end()
-        self._store.durations.record(seconds, self._labels, self._span.get_span_context())
+        self._store.durations.record(seconds, self._labels, self._span)
 
 
 @dataclass(frozen=True, slots=True)
