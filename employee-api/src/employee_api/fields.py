@@ -1,6 +1,7 @@
 """Types for request and response fields.
 
-Text must not contain control characters; passwords may contain any except NUL. The JSON parser rejects lone surrogates.
+Text must not contain control characters or card numbers; passwords may contain anything except NUL. The JSON parser
+rejects lone surrogates.
 """
 
 import re
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from pydantic_core import PydanticCustomError
 from sqlalchemy import ColumnElement
 
+from chassis.values.cards import has_card_number
 from chassis.values.fields import CONTROL
 
 # PostgreSQL can't store NUL.
@@ -31,28 +33,40 @@ MAX_EMAIL_LENGTH = 320
 MAX_PASSWORD_LENGTH = 4096  # passlib's maximum
 
 
-def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO_CONTROL) -> StringConstraints:
-    return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=pattern)
-
-
-NonEmptyText = Annotated[str, _text(1, pattern=_NO_NUL)]
-Name = Annotated[str, _text(1, 1000), Field(examples=["Grace Hopper"])]
-Email = Annotated[str, _text(1, MAX_EMAIL_LENGTH), Field(examples=["grace@example.com"])]
-NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH, _NO_NUL), Field(examples=["nine brown otters swim"])]
-TokenName = Annotated[str, _text(1, 100)]
-ShortText = Annotated[str, _text(0, 1000)]
-Role = Annotated[str, _text(1, 1000), Field(examples=["designer"])]
-LongText = Annotated[str, _text(0, 20_000), Field(examples=["The ferns need most."])]
-CommentText = Annotated[str, _text(1, 20_000), Field(examples=["Done, except for the cactus."])]
-Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
-
-
 def broken_rule(rule: str) -> PydanticCustomError:
     """Return a validation error whose `rule`, such as "must be a UUID", is shown to clients.
 
     The texts of other validation errors are not shown, because they may contain the client's value.
     """
     return PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule})
+
+
+def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
+    """Return a validator for text. If `is_valid` returns a false value, clients are shown the rule."""
+
+    def validate(text: str) -> str:
+        if not is_valid(text):
+            raise broken_rule(rule)
+        return text
+
+    return AfterValidator(validate)
+
+
+def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO_CONTROL) -> StringConstraints:
+    return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=pattern)
+
+
+_NO_CARD = require(lambda text: not has_card_number(text), "must not contain a card number")
+NonEmptyText = Annotated[str, _text(1, pattern=_NO_NUL)]
+Name = Annotated[str, _text(1, 1000), _NO_CARD, Field(examples=["Grace Hopper"])]
+Email = Annotated[str, _text(1, MAX_EMAIL_LENGTH), _NO_CARD, Field(examples=["grace@example.com"])]
+NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH, _NO_NUL), Field(examples=["nine brown otters swim"])]
+TokenName = Annotated[str, _text(1, 100), _NO_CARD]
+ShortText = Annotated[str, _text(0, 1000), _NO_CARD]
+Role = Annotated[str, _text(1, 1000), _NO_CARD, Field(examples=["designer"])]
+LongText = Annotated[str, _text(0, 20_000), _NO_CARD, Field(examples=["The ferns need most."])]
+CommentText = Annotated[str, _text(1, 20_000), _NO_CARD, Field(examples=["Done, except for the cactus."])]
+Title = Annotated[str, _text(1, 500), _NO_CARD, Field(examples=["Water the plants"])]
 
 
 def parse_id(text: str) -> uuid.UUID | None:
@@ -75,17 +89,6 @@ def _parse_calendar_date(value: Any) -> date:
         return date.fromisoformat(value)
     except ValueError as error:
         raise broken_rule("must be a date of the calendar") from error
-
-
-def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
-    """Return a validator for text. If `is_valid` returns a false value, clients are shown the rule."""
-
-    def validate(text: str) -> str:
-        if not is_valid(text):
-            raise broken_rule(rule)
-        return text
-
-    return AfterValidator(validate)
 
 
 def _parse_moment(value: Any) -> datetime:

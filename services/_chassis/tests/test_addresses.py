@@ -1,9 +1,12 @@
+import itertools
+import random
+import re
 from dataclasses import asdict
 
 import pytest
 
 from chassis.values.addresses import Address, check_address
-from chassis.values.cards import has_card_number
+from chassis.values.cards import has_card_number, mask_cards
 from shop_kit.failing import rejecting
 
 VISA, LONGEST = "4111 1111 1111 1111", "6304 0000 0000 0000 000"
@@ -23,6 +26,47 @@ WITHOUT += ["41111111-1111-1111-8abc-abcdefabcdef@example.com"]
 )
 def test_a_card_number_is_found_and_other_numbers_are_no_cards(text: str, has_one: bool) -> None:
     assert has_card_number(text) is has_one
+
+
+def test_every_spelling_of_a_card_number_is_found_and_masked() -> None:
+    groupings = [("4242424242424242", "4" * 4), ("4242424242424242", "2" * 8), ("4242424242424242", "1" * 16)]
+    groupings += [("4242424242424242", "88"), ("378282246310005", "465"), ("36227206271667", "464")]
+    separators = " ", "-", ".", "/", "_", ",", ":", "\xa0", "\u2011", "\u200b", " - ", "·", "|", "\u3000", "+", ""
+    scripts, around = ("0", "\u0660", "\u0966", "\uff10"), ("{}", "x{}y", "12, {} 20095", "{} 123")
+    for (digits, sizes), separator, zero, text in itertools.product(groupings, separators, scripts, around):
+        taken = iter(digits)
+        spelled = separator.join("".join(itertools.islice(taken, int(size))) for size in sizes)
+        if separator or text != "{} 123":
+            spelled = text.format(spelled.translate({ord("0") + n: ord(zero) + n for n in range(10)}))
+            assert has_card_number(spelled), spelled
+            assert len(re.findall(r"\d", mask_cards(spelled))) <= len("1220095"), spelled
+
+
+# Formats of a postal code and a phone number, in ten countries; # is a digit.
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Lenina 5, ###### 8 9## ### ## ##",
+        "93 Jianguo Rd ###### 13#########",
+        "##### +49 17# ########",
+        "##### 4917#########",
+        "Packstation ### ######## #####",
+        "#### Main St #####-#### (###) ###-####",
+        "##### 06 ## ## ## ## / 06 ## ## ## ##",
+        "###-#### 0##-####-####",
+        "MG Road ###### +91 ##### #####",
+        "#####-### +55 11 9########",
+        "4###-### 9## ### ###",
+        "###### +65 #### ####",
+        "##### +628##########",
+        "####-#### 192.168.###.###:#####",
+        "#########@qq.com",
+    ],
+)
+def test_postal_codes_with_phone_numbers_are_no_card_numbers(written: str) -> None:
+    numbers = random.Random(written)  # noqa: S311 - the same numbers in every run
+    texts = (re.sub("#", lambda _: str(numbers.randrange(10)), written) for _ in range(2000))
+    assert [text for text in texts if has_card_number(text)] == []
 
 
 @pytest.mark.parametrize("is_complete", [True, False])

@@ -3,7 +3,7 @@ from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument
 from chassis.values.text import check_text
-from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, shipping_pb2
+from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, payment_pb2, shipping_pb2
 
 Address = address_pb2.Address
 
@@ -30,3 +30,17 @@ def test_characters_that_steer_a_terminal_or_reorder_text_are_rejected_and_no_ot
     for rejected in (Address(city=character), Address(street_address=f"1 {character} Road")):
         with pytest.raises(InvalidArgument, match="must not contain control characters"):
             check_text(rejected)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (ad_pb2.AdRequest(context_keys=["a", "4242.4242.4242.4242"]), r"context_keys\[1\]"),
+        (checkout_pb2.PlaceOrderRequest(address=Address(city="٤٢٤٢-٤٢٤٢-٤٢٤٢-٤٢٤٢")), r"address\.city"),
+        (cart_pb2.GetCartRequest(user_id="a4242424242424242b"), "user_id"),
+    ],
+)
+def test_only_the_field_for_card_numbers_may_contain_one(message: Message, field: str) -> None:
+    check_text(payment_pb2.CreditCardInfo(credit_card_number="4242 4242 4242 4242"))
+    with pytest.raises(InvalidArgument, match=rf"^{field}: must not contain a card number$"):
+        check_text(message)

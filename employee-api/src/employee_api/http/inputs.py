@@ -13,6 +13,7 @@ from starlette.requests import Request
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
+from chassis.values.cards import mask_cards
 from employee_api.errors import ApiError, BadRequest
 from employee_api.fields import BROKEN_RULE
 
@@ -150,7 +151,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 def _clean(name: str) -> str:
     """Make a field name from a request safe to show: short, and without control characters or spaces."""
     printable = "".join("?" if unicodedata.category(character)[0] in "CZ" else character for character in name)
-    return printable if len(printable) <= _MAX_NAME_LENGTH else f"{printable[:_MAX_NAME_LENGTH]}…"
+    return mask_cards(printable if len(printable) <= _MAX_NAME_LENGTH else f"{printable[:_MAX_NAME_LENGTH]}…")
 
 
 def _rule(detail: ErrorDetails) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from chassis.values.cards import mask_cards
 from employee_api import errors
 from employee_api.access import Access, Actor, Scope
 from employee_api.fields import parse_id
@@ -54,7 +55,7 @@ class Call(Generic[InputT]):
     def origin(self) -> dict[str, str]:
         """The client's address, and the first characters of its user agent."""
         client = self.request.client
-        user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
+        user_agent = mask_cards(self.request.headers.get("user-agent", ""))[:_MAX_USER_AGENT_LENGTH]
         return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.logging import mask_cards
 from chassis.telemetry.propagation import baggage_attributes, begin_trace
+from chassis.values.cards import mask_cards
 
 log = structlog.get_logger()
 
@@ -80,7 +80,7 @@ class ObservedApplication:
                 exchange.client_left = True
             except Exception as error:
                 error_type = type(error).__name__
-                log.exception("unexpected error", method=_method(scope), path=mask_cards(scope["path"]))
+                log.exception("unexpected error", method=_method(scope), path=scope["path"])
                 if not exchange.complete:
                     raise
             finally:
@@ -114,8 +114,7 @@ class ObservedApplication:
         if error_type is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             error_type = str(status)
         milliseconds = round(seconds * 1000, 1)
-        path = mask_cards(scope["path"])
-        log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
+        log.info("request", method=_method(scope), path=scope["path"], status=status, milliseconds=milliseconds)
         # Record the route instead of the path, because each id in a path would create another time series.
         route: str | None = getattr(scope.get("route"), "path", None)
         attributes: dict[str, str | int] = {

@@ -17,6 +17,8 @@ from chassis.telemetry.instruments import Telemetry
 
 # Drop the traceback that gRPC logs whenever a client leaves before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
+# Drop metadata that isn't UTF-8, which gRPC logs twice a call.
+logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record.msg).startswith("Invalid encoding"))
 
 # Kubernetes restarts a pod that is not live. An unready pod must stay live: a restart doesn't repair a store.
 _LIVENESS = "liveness"

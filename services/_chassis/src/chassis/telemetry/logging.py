@@ -1,11 +1,10 @@
 """Structured logs: one JSON object per line on standard output, with the current trace and span ids.
 
-An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Wrap secrets in
-types such as SecretStr, which mask them, because this module doesn't search events for secrets.
+An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Card numbers in any
+field are masked. Wrap other secrets in types such as SecretStr: this module doesn't search for them.
 """
 
 import logging
-import re
 import sys
 import traceback
 from collections.abc import MutableMapping
@@ -18,11 +17,9 @@ from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from typing_extensions import override
 
 from chassis.telemetry.propagation import current_context, current_span_context
+from chassis.values.cards import mask_cards
 
 Event = MutableMapping[str, Any]
-
-_LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
-_CARD = re.compile(r"(?<![0-9A-Fa-f-])[0-9]{12,19}(?![0-9A-Fa-f-])")
 
 # Levels that OpenTelemetry names differently.
 _SEVERITIES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
@@ -37,11 +34,12 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
+        structlog.processors.ExceptionRenderer(_format_traceback),
+        _mask_fields,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        structlog.processors.ExceptionRenderer(_format_traceback),
         _add_trace_ids,
-        structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
     ]
     if logger is not None:
         # Export events before the service name is added, because the exported resource already contains the name.
@@ -60,14 +58,13 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 
-def mask_cards(text: str) -> str:
-    """Mask possible card numbers, but not UUIDs, in a path or an id."""
-    return _CARD.sub("[number]", text)
-
-
 def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """Format a traceback and mask long numbers in it, because an exception's message may quote a card number."""
-    return _LONG_NUMBER.sub("[number]", "".join(traceback.format_exception(*exc_info)))
+    return "".join(traceback.format_exception(*exc_info))
+
+
+def _mask_fields(_logger: Any, _method: str, event: Event) -> Event:
+    masked = {key: mask_cards(str(value)) for key, value in event.items() if not isinstance(value, int | float | None)}
+    return {**event, **masked}
 
 
 def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
@@ -104,4 +101,4 @@ class _StructlogHandler(logging.Handler):
     @override
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(source=record.name)
-        log.log(record.levelno, _LONG_NUMBER.sub("[number]", record.getMessage()), exc_info=record.exc_info)
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)

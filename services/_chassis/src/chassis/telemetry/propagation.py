@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from importlib.metadata import entry_points
+from urllib.parse import unquote
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
@@ -20,6 +21,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.telemetry import semconv
+from chassis.values.cards import has_card_number
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 TRACEPARENT = "traceparent"
@@ -46,8 +48,9 @@ class Propagation:
         self._is_w3c = self.headers <= _W3C_HEADERS
 
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
-        """Parse trace context and baggage from headers, ignoring malformed headers and overlong baggage."""
+        """Parse trace context and baggage from headers, ignoring overlong baggage and headers with a card number."""
         known = {name: str(value) for name, value in headers if name in self.headers}
+        known = {name: value for name, value in known.items() if not has_card_number(unquote(value))}
         if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             del known[_BAGGAGE_HEADER]
         # Start from an empty context: nothing in the current context belongs to the caller's trace.

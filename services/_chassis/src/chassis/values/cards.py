@@ -1,21 +1,41 @@
-import re
-from itertools import accumulate
+"""Finds card numbers in all common forms: with any separators between groups, in any script's digits, within words."""
 
-from stdnum import luhn
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from stdnum import ean, luhn
 
 from chassis.errors import InvalidArgument
 
 # Spaces, dashes and invisible characters, which card numbers copied from a web page may contain.
 SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
-_LONG_NUMBER = re.compile(rf"[0-9](?:(?:{SEPARATORS.pattern})?[0-9]){{12,}}")
-# Ignore UUIDs, because e-mail addresses may contain them and their random digits may look like a card number.
-_UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_MIN_DIGITS, _MAX_DIGITS = 13, 19
+_LONG_NUMBER = re.compile(r"[0-9](?:[\W_]*+[0-9]){11,}")
+_PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
+_GROUP = re.compile("[0-9]+")
+# Ignore UUIDs and trace ids, because their random digits may look like a card number. They nearly always have a letter.
+_UUID = re.compile(
+    r"(?<![0-9a-z])((?=[0-9-]*[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
+)
+_ISSUED = re.compile(
+    r"4[0-24-8][0-9]{11}|4(?:[0-9]{3}){5,6}"  # Visa. Phone numbers of Austria (+43) and Germany (+49) have 13 digits.
+    r"|(?:5[1-5]|2[2-7])[0-9]{14}"  # Mastercard, Mir
+    r"|3[47][0-9]{13}"  # American Express
+    r"|3(?:0[0-5]|[689][0-9])[0-9]{11,16}"  # Diners Club
+    r"|(?:35|50|5[6-9]|6[0-9]|81|82|97)[0-9]{14,17}"  # JCB, Discover, UnionPay, Maestro, RuPay, Troy
+)
+_FEWEST_DIGITS, _MOST_DIGITS = 13, 19
+# The sizes of equal groups, and other groups. Phone numbers and IP addresses have groups of three.
+_SIZES = (1, 2, 4)
+_SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether `text` contains 13 to 19 digits, possibly in groups, with a valid check digit."""
-    return any(_has_card(SEPARATORS.split(number)) for number in _LONG_NUMBER.findall(_UUID.sub("x", text)))
+    """Return whether digits in `text` have a card issuer's prefix and length, usual groups, and a valid check digit."""
+    text = _with_ascii_digits(text)
+    if not _LONG_NUMBER.search(text):
+        return False
+    return any(map(_has_card, _LONG_NUMBER.findall(_UUID.sub("x", text))))
 
 
 def refuse_card_number(value: str, field: str) -> None:
@@ -23,10 +43,62 @@ def refuse_card_number(value: str, field: str) -> None:
         raise InvalidArgument.field(field, "must not contain a card number")
 
 
-def _has_card(groups: list[str]) -> bool:
-    # A card number may begin at any group of digits, for example after a house number.
-    return any(
-        _MIN_DIGITS <= len(digits) <= _MAX_DIGITS and luhn.is_valid(digits)
-        for first in range(len(groups))
-        for digits in accumulate(groups[first : first + _MAX_DIGITS])
+def mask_cards(text: str) -> str:
+    """Replace card numbers, and all numbers of 12 or more digits, because a card number may be mistyped."""
+    digits = _with_ascii_digits(text)
+    if not _LONG_NUMBER.search(digits):
+        return text
+    return "".join(
+        part if _UUID.fullmatch(part) else _LONG_NUMBER.sub(_mask_number, part) for part in _UUID.split(digits)
     )
+
+
+def _mask_number(number: re.Match[str]) -> str:
+    return "[number]" if _PLAIN_NUMBER.search(number[0]) or _has_card(number[0]) else number[0]
+
+
+def _with_ascii_digits(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(str(unicodedata.digit(character, character)) for character in text)
+
+
+def _has_card(number: str) -> bool:
+    return any(
+        _ISSUED.fullmatch(digits) and luhn.checksum(digits) == 0 and not _is_article_number(digits)
+        for digits in _grouped_digits(number)
+    )
+
+
+def _is_article_number(digits: str) -> bool:
+    return len(digits) == _FEWEST_DIGITS and ean.calc_check_digit(digits[:-1]) == digits[-1]
+
+
+def _grouped_digits(number: str) -> Iterator[str]:
+    """Yield the digits of groups that may form a card number: one group, one of _SHAPES, or equal groups.
+
+    Equal groups may begin at any group of four digits, for example after a house number. Groups of one or two digits
+    have equal separators, and begin where size or separator change, because pairs of digits are parts of phone numbers.
+    This also bounds the time for long lists. The last group may be shorter.
+    """
+    groups, gaps = _GROUP.findall(number), _GROUP.split(number)
+    sizes = [*map(len, groups)]
+    for first, size in enumerate(sizes):
+        for shape in _SHAPES:
+            if sizes[first : first + len(shape)] == shape:
+                yield "".join(groups[first : first + len(shape)])
+        if size not in _SIZES:
+            yield groups[first]
+            continue
+        gap = None if size == max(_SIZES) else gaps[first + 1]
+        if first and sizes[first - 1] == size and gaps[first] == gap:
+            continue
+        digits = groups[first]
+        for next_ in range(first + 1, len(groups)):
+            if sizes[next_] > size or gap not in {None, gaps[next_]} or len(digits) >= _MOST_DIGITS:
+                break
+            digits += groups[next_]
+            if len(digits) >= _FEWEST_DIGITS:
+                yield digits
+            if sizes[next_] < size:
+                break

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
+from chassis.values.cards import refuse_card_number
 
 # Allow only visible ASCII, because gRPC metadata may change other characters.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -62,6 +63,7 @@ def require_present(present: bool, field: str) -> None:
 def parse_idempotency_key(value: str, field: str = "idempotency-key") -> str:
     if not _IDEMPOTENCY_KEY.fullmatch(value):
         raise InvalidArgument.field(field, "must be 1 to 255 visible ASCII characters")
+    refuse_card_number(value, field)
     return value
 
 

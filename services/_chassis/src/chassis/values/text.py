@@ -5,18 +5,24 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument
+from chassis.values.cards import has_card_number, refuse_card_number
 from chassis.values.fields import CONTROL, has_control
 
 # Only these fields may contain line breaks (LF, or CRLF as browsers send) and tabs.
 _FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
+_CARD_FIELD = "credit_card_number"
 _CONTROL_BUT_TAB_AND_LINE_BREAK = re.compile(rf"\r(?!\n)|[{CONTROL}]")
 
 
 def check_text(message: Message) -> None:
-    """Raise InvalidArgument with the field's path if any string in a message contains a control character."""
+    """Raise InvalidArgument with the field's path if any string has a control character, or a card number elsewhere.
+
+    Only the field for card numbers may contain one.
+    """
     # This text has ASCII control characters escaped. Searching it is five times as fast as visiting every field.
     text = str(message)
-    if "\\" in text or (not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_BREAK.search(text)):
+    has_control_character = not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_BREAK.search(text)
+    if "\\" in text or has_control_character or has_card_number(text):
         _check_fields(message, "")
 
 
@@ -30,3 +36,5 @@ def _check_fields(message: Message, prefix: str) -> None:
                 _check_fields(element, f"{path}.")
             elif field.type == FieldDescriptor.TYPE_STRING and has_forbidden(element):
                 raise InvalidArgument.field(path, "must not contain control characters")
+            elif field.type == FieldDescriptor.TYPE_STRING and field.name != _CARD_FIELD:
+                refuse_card_number(element, path)
