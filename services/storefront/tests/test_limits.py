@@ -1,6 +1,7 @@
-"""Tests of the limits on orders and declined cards per session, network and mailbox."""
+"""Tests of the limits on orders, cards and declines per session, network and mailbox."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -18,10 +19,12 @@ LIMIT = dict.fromkeys(LIMITS, 3)
 DECLINED = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
 
 
-def order(limits: OrderLimits, session: str, address: str, email: str, error: DomainError | None = None) -> str:
+def order(
+    limits: OrderLimits, session: str, address: str, email: str, error: DomainError | None = None, *, card: str = ""
+) -> str:
     """Place an order, which fails if `error` is given. Return the error's reason, or "" if the order was placed."""
     try:
-        with limits.order(session, address, email):
+        with limits.order(session, address, email, card):
             if error:
                 raise error
     except DomainError as raised:
@@ -85,6 +88,29 @@ def test_declined_cards_have_a_lower_limit_than_orders(clock: Clock, limit: str,
     limited = limits(clock, **{limit: 3})
     reasons = [order(limited, session, "8.8.8.8", f"{session}@shop.example", DECLINED) for session in sessions]
     assert reasons == ["CARD_EXPIRED"] * 3 + ["LIMIT_REACHED"] * 2
+
+
+def test_declines_without_a_known_network_have_one_limit(clock: Clock) -> None:
+    limited = limits(clock, declines_without_network=3)
+    reasons = [order(limited, f"{n}", f"10.0.0.{n}", f"{n}@shop.example", DECLINED) for n in range(5)]
+    assert reasons == ["CARD_EXPIRED"] * 3 + ["LIMIT_REACHED"] * 2
+    assert order(limited, "s", "8.8.8.8", "s@shop.example", DECLINED) == "CARD_EXPIRED"
+
+
+@pytest.mark.parametrize(("limit", "session"), [("cards_per_session", "s"), ("cards_per_network", "{}")])
+def test_many_different_cards_are_refused_even_if_they_are_accepted(clock: Clock, limit: str, session: str) -> None:
+    limited = limits(clock, **{limit: 3})
+    reasons = [order(limited, session.format(n), "8.8.8.8", f"{n}@shop.example", card=f"{n // 2}") for n in range(10)]
+    assert reasons == [""] * 6 + ["LIMIT_REACHED"] * 4
+
+
+def test_cards_in_flight_count_as_declined_until_they_are_accepted(clock: Clock) -> None:
+    limited = limits(clock, declines_per_network=3)
+    with contextlib.ExitStack() as in_flight:
+        for n in range(3):
+            in_flight.enter_context(limited.order(f"{n}", "8.8.8.8", f"{n}@shop.example"))
+        assert order(limited, "s", "8.8.8.8", "s@shop.example") == "LIMIT_REACHED"
+    assert order(limited, "s", "8.8.8.8", "s@shop.example") == ""
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from chassis.errors import Unavailable
 from chassis.values.keys import HmacKeys
+from shop_internal.orders_pb2 import ORDER_STATE_CHARGING
 from shop_kit.storefront import KEY, Storefront, Visitor, order_fields, storefront
 from shop_kit.storefront_backends import Backends
 from storefront_service.sessions import Session, SessionSigner
@@ -105,6 +106,27 @@ async def test_a_planted_session_is_not_the_one_that_a_cart_begins(shop: Storefr
         assert response.status_code == 303
         assert (await visitor.get(response.headers["location"])).status_code == 404
         assert "Nothing in it yet" in await visitor.page("/cart")
+
+
+async def test_a_used_session_that_was_planted_shows_no_order_from_after(shop: Storefront, visitor: Visitor) -> None:
+    await visitor.order()
+    await visitor.add_to_cart("copper-kettle")
+    async with shop.visitor() as victim:
+        victim.cookies.set("session", visitor.cookies["session"])
+        locations = [(await victim.order()).headers["location"] for _ in range(9)]
+        assert {(await visitor.get(location)).status_code for location in locations} == {404}
+        assert locations[-1] not in await visitor.page("/orders")
+        assert [location in await victim.page("/orders") for location in locations] == [False] + [True] * 8
+
+
+async def test_an_order_that_holds_the_cart_keeps_the_id_that_checkout_knows(
+    visitor: Visitor, backends: Backends
+) -> None:
+    backends.checkout.state = ORDER_STATE_CHARGING
+    await visitor.order()
+    user_id = visitor.user_id
+    await visitor.checkout_form()
+    assert visitor.user_id == user_id
 
 
 async def test_a_session_with_orders_is_not_lost_with_its_next_cart_of_two_tabs(visitor: Visitor) -> None:

@@ -70,6 +70,9 @@ class Settings(HttpServiceSettings):
     orders_per_network: PositiveInt = 600
     declines_per_session: PositiveInt = 5
     declines_per_network: PositiveInt = 60
+    declines_without_network: PositiveInt = 20
+    cards_per_session: PositiveInt = 5
+    cards_per_network: PositiveInt = 200
     letters_per_recipient: PositiveInt = 10
     # Base URL of Jaeger's HTTP API v3, such as http://jaeger:16686; secret because the URL may contain a password.
     traces_url: Annotated[SecretStr, secret_url("http", "https")] | None = None

@@ -121,6 +121,7 @@ class Order:
 
     Attributes:
         state: a name from `shop.internal.OrderState`, without the prefix `ORDER_STATE_`.
+        holds_cart: whether checkout refuses to sell the order's cart again.
         lines: what was ordered; set only in lists of orders, which have no receipts.
         receipt: None in lists of orders, and for old orders whose details have been deleted.
     """
@@ -132,6 +133,7 @@ class Order:
     created_at: datetime
     tracking_id: str
     reason: str
+    holds_cart: bool = False
     lines: tuple[CartLine, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None

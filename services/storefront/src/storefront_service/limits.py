@@ -1,5 +1,7 @@
-"""Limits orders and declined cards per session, network and mailbox. Each replica counts in its own memory."""
+"""Limits orders, cards and declines per session, network and mailbox. Each replica counts in its own memory."""
 
+import hashlib
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,9 @@ LIMITS = {
     "orders_per_network": "Many orders came from your network",
     "declines_per_session": "Several cards were declined",
     "declines_per_network": "Many cards from your network were declined",
+    "declines_without_network": "Many cards were declined",
+    "cards_per_session": "You used many cards",
+    "cards_per_network": "Many cards were used in your network",
     "letters_per_recipient": "Many orders named this e-mail address",
 }
 """Maps the name of each limit to the text that customers see when they reach it. Logs and metrics use the name."""
@@ -42,32 +47,48 @@ class OrderLimits:
     ) -> None:
         self._shares = {name: _HOUR_SECONDS / count for name, count in per_hour.items()}
         self._clock = clock
-        self._full_at: dict[tuple[str, str], float] = {}
+        self._full_at: dict[tuple[str, ...], float] = {}
+        self._secret = secrets.token_bytes(16)  # hashes card numbers
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
         for name in per_hour:  # export zeros from the start: alerts notice increases only in existing series
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
-    def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
+    def order(self, user_id: str, address: str, email: str, card: str = "") -> Iterator[Callable[[], None]]:
         """Raise LimitReached if a limit is reached. Otherwise, run the `with` block and count its order.
 
         If the block raises DomainError, its order does not count, but a declined card does. If the block calls the
-        yielded function, its order does not count either. Network limits don't apply to private addresses, because a
-        private address may belong to a proxy that all customers share.
+        yielded function, its order does not count either. A card counts once, whatever becomes of the order. Network
+        limits don't apply to private addresses, because a private address may belong to a proxy that all customers
+        share: the declines of all these customers have one limit.
         """
         by = {"session": user_id, "network": public_network(address)}
-        orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
-        declines = [(f"declines_per_{name}", key) for name, key in by.items() if key]
+        orders, declines, cards = (
+            [(f"{counted}_per_{name}", key) for name, key in by.items() if key]
+            for counted in ("orders", "declines", "cards")
+        )
         orders.append(("letters_per_recipient", _mailbox(email)))
-        self._check([*orders, *declines])
-        self._count(orders)  # count before ordering, or concurrent orders would all pass the check
+        unknown = [] if by["network"] else [("declines_without_network", "")]
+        seen = {key: (*key, self._hash(card)) for key in cards}
+        cards = [key for key in cards if self._full_at.get(seen[key], 0.0) <= self._clock()]
+        self._check([*orders, *declines, *unknown, *cards])
+        # Count before ordering, or concurrent orders would all pass the check.
+        self._count([*orders, *declines, *cards])
+        for key in seen.values():
+            self._set(key, self._clock() + _HOUR_SECONDS)
         try:
             yield lambda: self._count(orders, -1)
         except DomainError as error:
             self._count(orders, -1)
             if error.reason.startswith(("CARD_", "BRAND_")):
-                self._count(declines)
+                self._count(unknown)
+            else:
+                self._count(declines, -1)
             raise
+        self._count(declines, -1)
+
+    def _hash(self, card: str) -> str:
+        return hashlib.blake2b(card.encode(), digest_size=16, key=self._secret).hexdigest()
 
     def _check(self, keys: Sequence[tuple[str, str]]) -> None:
         now = self._clock()
@@ -80,10 +101,13 @@ class OrderLimits:
     def _count(self, keys: Sequence[tuple[str, str]], events: int = 1) -> None:
         now = self._clock()
         for key in keys:
-            self._full_at[key] = max(self._full_at.pop(key, now), now) + events * self._shares[key[0]]
-            oldest = next(iter(self._full_at))
-            if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= now:
-                del self._full_at[oldest]
+            self._set(key, max(self._full_at.pop(key, now), now) + events * self._shares[key[0]])
+
+    def _set(self, key: tuple[str, ...], full_at: float) -> None:
+        self._full_at[key] = full_at
+        oldest = next(iter(self._full_at))
+        if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= self._clock():
+            del self._full_at[oldest]
 
 
 def _mailbox(email: str) -> str:

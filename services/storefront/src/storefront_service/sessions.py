@@ -1,6 +1,7 @@
 """Sessions: a signed cookie holds a random id, which is the user id of the visitor's cart and orders.
 
-Adding the first item to a cart starts a session with a new id, so an attacker gains nothing by planting a cookie.
+Adding the first item to a cart starts a session with a new id, and so does entering an address, so an attacker gains
+nothing by planting a cookie.
 """
 
 import base64
@@ -8,7 +9,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chassis.values.keys import HmacKeys
@@ -16,7 +17,8 @@ from chassis.values.keys import HmacKeys
 LIFETIME_SECONDS = 30 * 24 * 3600
 
 _ID_BYTES = 16
-_FORMAT = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
+_MAX_EARLIER = 8
+_FORMAT = re.compile(r"([A-Za-z0-9_-]{22}(?:\.[A-Za-z0-9_-]{22}){0,8})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 
 
 @dataclass(slots=True)
@@ -26,17 +28,40 @@ class Session:
     Attributes:
         begun: whether the browser sent a valid cookie with this id.
         cookie: the cookie that the response sets; "" deletes the browser's cookie, and None leaves it unchanged.
+        earlier: the visitor's first id, and then the later ids that have orders.
     """
 
     user_id: str
     begun: bool
     cookie: str | None
-    _sign: Callable[[str, int], str]
+    _signer: "SessionSigner"
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids whose orders the visitor may see."""
+        return (self.user_id, *self.earlier)
+
+    @property
+    def first_id(self) -> str:
+        """The id that the session began with, which limits and telemetry use."""
+        return (*self.earlier, self.user_id)[0]
 
     def begin(self) -> None:
         """Start a new session. The response to this request sets its cookie."""
-        self.user_id = secrets.token_urlsafe(_ID_BYTES)
-        self.cookie = self._sign(self.user_id, int(time.time()) + LIFETIME_SECONDS)
+        self.user_id, self.earlier = secrets.token_urlsafe(_ID_BYTES), ()
+        self.cookie = self._signer.sign(self.ids)
+
+    def next_id(self, key: str) -> str:
+        """Return a new id, always the same one for a form's key, so that a form may be sent again."""
+        return self._signer.derive_id(f"{self.user_id} {key}")
+
+    def renew(self, user_id: str, *, has_orders: bool) -> None:
+        """Continue with this id."""
+        first, *others = (*self.earlier, self.user_id) if has_orders or not self.earlier else self.earlier
+        self.earlier = (first, *others[1 - _MAX_EARLIER :])
+        self.user_id = user_id
+        self.cookie = self._signer.sign(self.ids)
 
     def end(self) -> None:
         self.cookie = ""
@@ -55,18 +80,27 @@ class SessionSigner:
         """
         match = _FORMAT.fullmatch(cookie or "")
         if match and int(match[2]) > time.time():
-            user_id, ends_at = match[1], int(match[2])
-            for position, expected in enumerate(self._signatures(user_id, ends_at)):
+            ends_at, (user_id, *earlier) = int(match[2]), match[1].split(".")
+            for position, expected in enumerate(self._signatures(match[1], ends_at)):
                 if hmac.compare_digest(match[3], expected):
-                    return Session(user_id, True, self._cookie(user_id, ends_at) if position else None, self._cookie)
-        return Session(secrets.token_urlsafe(_ID_BYTES), False, None, self._cookie)
+                    renewed = f"{match[1]}.{ends_at}.{self._signatures(match[1], ends_at)[0]}" if position else None
+                    return Session(user_id, True, renewed, self, tuple(earlier))
+        return Session(secrets.token_urlsafe(_ID_BYTES), False, None, self)
 
-    def _cookie(self, user_id: str, ends_at: int) -> str:
-        return f"{user_id}.{ends_at}.{self._signatures(user_id, ends_at)[0]}"
+    def sign(self, ids: Sequence[str]) -> str:
+        """Return the cookie of a session of 30 days."""
+        text, ends_at = ".".join(ids), int(time.time()) + LIFETIME_SECONDS
+        return f"{text}.{ends_at}.{self._signatures(text, ends_at)[0]}"
 
-    def _signatures(self, user_id: str, ends_at: int) -> list[str]:
-        digests = self._keys.digests(f"session:{user_id}:{ends_at}".encode())
-        return [base64.urlsafe_b64encode(digest).rstrip(b"=").decode() for digest in digests]
+    def derive_id(self, text: str) -> str:
+        return _base64(self._keys.digests(f"id:{text}".encode())[0][:_ID_BYTES])
+
+    def _signatures(self, ids: str, ends_at: int) -> list[str]:
+        return [_base64(digest) for digest in self._keys.digests(f"session:{ids}:{ends_at}".encode())]
+
+
+def _base64(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def new_key() -> str:

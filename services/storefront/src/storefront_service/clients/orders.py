@@ -1,6 +1,8 @@
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from itertools import chain
 
 from chassis.errors import NotFound
 from chassis.rpc.wire import address_to_wire, money_from_wire
@@ -15,6 +17,8 @@ from storefront_service.order_form import OrderForm
 
 _REPLAYED = "order-replayed"
 _LISTED = 50
+_REMOVAL = "empty_cart"
+_UNSETTLED = {"CHARGING", "VOIDING", "NEEDS_REFUND", "NEEDS_REVIEW"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,13 @@ class OrdersClient:
         trailers = {name for name, _ in await call.trailing_metadata()}
         return Placed(placed.order_id, repeated=_REPLAYED in trailers)
 
-    async def find(self, user_id: str, order_id: str) -> Order | None:
-        """Return an order with its history, or None if this user has no such order."""
+    async def find(self, user_ids: Sequence[str], order_id: str) -> Order | None:
+        """Return an order with its history, or None if none of these users has such an order."""
         try:
             found = await self._journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
         except NotFound:
             return None
-        if found.order.user_id != user_id:
+        if found.order.user_id not in user_ids:
             return None
         receipt = _receipt_from_wire(found.result) if found.HasField("result") else None
         return _from_wire(found.order, found.history, receipt)
@@ -61,6 +65,11 @@ class OrdersClient:
         """Return the user's latest orders, newest first, without their histories."""
         found = await self._journal.ListOrders(orders_pb2.ListOrdersRequest(user_id=user_id, limit=_LISTED))
         return [_from_wire(order) for order in found.orders]
+
+    async def of_users(self, user_ids: Sequence[str]) -> list[Order]:
+        """Return the latest orders of all these users, newest first, without their histories."""
+        found = chain.from_iterable(await asyncio.gather(*map(self.of_user, user_ids)))
+        return sorted(found, key=lambda order: order.created_at, reverse=True)
 
 
 def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_pb2.PlaceOrderRequest:
@@ -88,6 +97,7 @@ def _from_wire(
         total=money_from_wire(order.total),
         created_at=order.created_at.ToDatetime(UTC),
         tracking_id=order.tracking_id,
+        holds_cart=_REMOVAL in {*order.outbox, *order.dead_letters} or _state_from_wire(order.state) in _UNSETTLED,
         reason=order.reason,
         lines=tuple(CartLine(item.product_id, item.quantity) for item in order.items),
         history=tuple(map(_step_from_wire, history)),

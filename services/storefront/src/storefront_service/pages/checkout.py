@@ -21,7 +21,7 @@ from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
 from storefront_service.pages.frame import DELIVERY_COOKIE, PERSONAL, Pages
-from storefront_service.sessions import new_key
+from storefront_service.sessions import Session, new_key
 from storefront_service.web.forms import read_form
 from storefront_service.web.middleware import session_of
 
@@ -95,9 +95,12 @@ class CheckoutPages(Pages):
         try:
             form = order_form.parse(fields, with_card=total is not None)
             if total is None:
+                await self._renew_session(session_of(request), fields["key"])
                 return await self._lead_to_total(request, fields)
             user_id, client = session_of(request).user_id, request.client
-            with self.limits.order(user_id, client.host if client else "", form.email) as uncount:
+            with self.limits.order(
+                session_of(request).first_id, client.host if client else "", form.email, form.card_number
+            ) as uncount:
                 placed = await self.clients.orders.place(user_id, total, form)
                 if placed.repeated:
                     uncount()
@@ -106,6 +109,22 @@ class CheckoutPages(Pages):
         except DomainError as error:
             return await self._after(error, request, fields)
         return _order_page(placed.order_id, repeated=placed.repeated)
+
+    async def _renew_session(self, session: Session, key: str) -> None:
+        """Move the cart to a new id: an earlier cookie, which an attacker may have planted, must not show the order.
+
+        Keep the id while an order holds the cart or may do so, because checkout would sell a copy of the cart again.
+        """
+        try:
+            orders = await self.clients.orders.of_user(session.user_id)
+        except DomainError:
+            return
+        if any(order.holds_cart for order in orders):
+            return
+        user_id = session.next_id(key)
+        for number, line in enumerate(await self.clients.carts.read(session.user_id)):
+            await self.clients.carts.add(user_id, line, f"{user_id}-{number}")
+        session.renew(user_id, has_orders=bool(orders))
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
         """Redirect to the form with the total, so that visitors can reload that page without sending the form again."""

@@ -47,7 +47,7 @@ class OrderPages(Pages):
 
     async def list_orders(self, request: Request) -> Response:
         orders, frame, catalog = await asyncio.gather(
-            require("orders", self.clients.orders.of_user(session_of(request).user_id)),
+            require("orders", self.clients.orders.of_users(session_of(request).ids)),
             self.frame(request),
             or_none(self.clients.catalog.current()),
         )
@@ -107,8 +107,8 @@ class OrderPages(Pages):
         return HTMLResponse(found(confirmation and confirmation.body("html")), headers=framed)
 
     async def _find(self, request: Request) -> Order:
-        user_id, order_id = session_of(request).user_id, request.path_params["order_id"]
-        return found(await require("orders", self.clients.orders.find(user_id, order_id)))
+        ids, order_id = session_of(request).ids, request.path_params["order_id"]
+        return found(await require("orders", self.clients.orders.find(ids, order_id)))
 
     async def _confirmation(self, request: Request) -> Confirmation | None:
         order = await self._find(request)
@@ -132,7 +132,7 @@ class OrderPages(Pages):
                     return
                 await asyncio.sleep(_POLL_SECONDS)
                 try:
-                    order = await self.clients.orders.find(order.user_id, order.order_id) or order
+                    order = await self.clients.orders.find([order.user_id], order.order_id) or order
                 except DomainError:
                     yield ": checkout does not respond\n\n"  # keep the stream open: checkout may recover
         finally:

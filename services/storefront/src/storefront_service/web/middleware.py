@@ -43,5 +43,5 @@ class ShopMiddleware:
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
         # Record the session in the spans of this request and of all the calls it makes.
-        add_baggage(semconv.SESSION_ID, session_label(session.user_id))
+        add_baggage(semconv.SESSION_ID, session_label(session.first_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
