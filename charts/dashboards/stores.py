@@ -134,6 +134,13 @@ _DISKS = Section(
         Query(f"max by ({SERVICE}) ({select(semconv.STORE_USAGE.series[0])})", legend(SERVICE)),
         width=12,
     ),
+    _graph(
+        "Paused retention",
+        "Good: 0. 1: nothing is deleted for a day, because the clock jumped or the service did not run for days.",
+        "short",
+        Query(f"max by ({SERVICE}) ({select(semconv.RETENTION_PAUSED.series[0])})", legend(SERVICE)),
+        width=12,
+    ),
 )
 
 DASHBOARD = new_dashboard(

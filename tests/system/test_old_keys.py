@@ -28,6 +28,7 @@ async def forget(shop: RunningShop, order_id: str) -> None:
     for table in ("order_events", "outbox", "orders"):
         shop.execute("checkout", f"DELETE FROM {table} WHERE order_id = ?", order_id)  # noqa: S608 - constants
     shop.execute("shipping", "DELETE FROM shipments WHERE shipment_key = ?", order_id)
+    shop.execute("shipping", "UPDATE retention SET deleted_until = strftime('%s', 'now', '-365 days') + 0.0")
     years_ago = "UPDATE charges SET recorded_at = datetime('now', '-800 days') WHERE charge_key = ?"
     shop.execute("payment", years_ago, f"{order_id}:1")
 

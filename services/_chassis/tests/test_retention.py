@@ -1,41 +1,69 @@
+"""Tests of the deletion of old rows from SQLite and PostgreSQL databases, whose clocks may jump."""
+
 import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from chassis.errors import Unavailable
 from chassis.sql import retention
-from chassis.sql.retention import Retention
+from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
+from chassis.sql.retention import Deletions, Retention
+from shop_kit.databases import execute
+from shop_kit.metrics import measured
 from shop_kit.waiting import wait_until
+
+DAY = 86_400
+MIGRATIONS = (
+    """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+def upgrade():
+    op.create_table("records", sa.Column("at", sa.{type}), sa.Column("id", sa.Integer, primary_key=True))
+""",
+    """
+import sqlalchemy as sa
+from chassis.sql import retention_table
+
+revision = "0002"
+down_revision = "0001"
+
+def upgrade():
+    retention_table.create("records", sa.column("at", sa.{type}))
+""",
+)
+
+
+def add_migration(folder: Path, number: int, column: str = "Double") -> Path:
+    (folder / "versions").mkdir(exist_ok=True)
+    (folder / "versions" / f"{number}.py").write_text(MIGRATIONS[number].format(type=column))
+    return folder
 
 
 class Rows:
     """A store with `old` old rows. It is unavailable for the first `failures` calls."""
 
-    def __init__(self, old: int, *, failures: int = 0) -> None:
+    def __init__(self, old: int = 1_000, *, failures: int = 0) -> None:
         self.old = old
         self.failures = failures
-        self.ages: set[float] = set()
+        self.times: set[float] = set()
 
-    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than: float, limit: int) -> int:
         if self.failures:
             self.failures -= 1
             raise Unavailable("the store does not answer")
-        self.ages.add(older_than_seconds)
+        self.times.add(older_than)
         deleted = min(limit, self.old)
         self.old -= deleted
         return deleted
-
-
-@asynccontextmanager
-async def running(rows: Rows) -> AsyncIterator[None]:
-    task = asyncio.create_task(Retention(rows.delete_old, days=2, rows="rows").run())
-    yield
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 @pytest.fixture(autouse=True)
@@ -44,16 +72,52 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_TURN_SECONDS", 0.01)
 
 
-async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store() -> None:
-    rows = Rows(1_000, failures=3)
-    async with running(rows):
-        await wait_until(lambda: not rows.old)
-    assert rows.ages == {2 * 86_400}
+@pytest.fixture
+async def deletions(database_url: str, tmp_path: Path) -> AsyncIterator[Deletions]:
+    add_migration(tmp_path, 0)
+    migrate(database_url, add_migration(tmp_path, 1))
+    async with open_database(database_url, unavailable=lambda: Unavailable("the database does not answer")) as database:
+        yield Deletions(database)
 
 
-def test_rows_are_complete_since_the_retention_time_and_at_most_since_1970() -> None:
-    def complete_since(days: float) -> float:
-        return Retention(Rows(0).delete_old, days=days, rows="rows").complete_since
+@asynccontextmanager
+async def running(retained: Retention) -> AsyncIterator[None]:
+    task = asyncio.create_task(retained.run())
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
-    assert complete_since(2) == pytest.approx(time.time() - 2 * 86_400, abs=60)
-    assert complete_since(1_000_000) == 0.0
+
+async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store(deletions: Deletions) -> None:
+    rows = Rows(failures=3)
+    async with running(Retention(deletions, rows.delete_old, days=2, rows="rows")):
+        assert await wait_until(lambda: not rows.old)
+    assert [*rows.times] == pytest.approx([time.time() - 2 * DAY] * len(rows.times), abs=60)
+
+
+@pytest.mark.parametrize("ahead_seconds", [100 * DAY, -100 * DAY, 3600, -3600])
+async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_for_a_day(
+    deletions: Deletions, database_url: str, ahead_seconds: float
+) -> None:
+    await deletions.read_clock()
+    execute(database_url, f"UPDATE retention SET seen_at = seen_at - {ahead_seconds}")  # noqa: S608 - constants
+    rows, (telemetry, read) = Rows(), measured()
+    async with running(Retention(deletions, rows.delete_old, days=2, rows="rows", telemetry=telemetry)):
+        if abs(ahead_seconds) > DAY:
+            assert await wait_until(lambda: read()["shop.retention.paused",])
+            assert (rows.old, await deletions.read_clock()) == (1_000, None)
+            execute(database_url, f"UPDATE retention SET steady_since = steady_since - {DAY}")  # noqa: S608 - as above
+        assert await wait_until(lambda: not rows.old and not read()["shop.retention.paused",])
+
+
+@pytest.mark.parametrize(("column", "oldest"), [("Double", "1000"), ("DateTime", "'1970-01-01 00:16:40'")])
+async def test_a_store_of_an_older_release_is_complete_since_its_oldest_row(
+    database_url: str, tmp_path: Path, column: str, oldest: str
+) -> None:
+    migrate(database_url, add_migration(tmp_path, 0, column))
+    execute(database_url, f"INSERT INTO records (at) VALUES ({oldest})")  # noqa: S608 - constants
+    migrate(database_url, add_migration(tmp_path, 1, column))
+    async with open_database(database_url, unavailable=lambda: Unavailable("the database does not answer")) as database:
+        assert await Deletions(database).complete_since() == 1000
+        assert await Deletions(database).read_clock() is None  # long after the newest row

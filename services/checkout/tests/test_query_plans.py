@@ -30,7 +30,7 @@ PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("transaction_id", "tracking_id"), "x"),
     **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "new_attempt", "new_epoch"), 1),
     **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),
-    **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than_seconds"), 60.0),
+    **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than"), 60.0),
     "snapshot": b"{}",
     "state": State.CHARGING.value,
     "before": State.CHARGING.value,

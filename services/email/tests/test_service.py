@@ -1,6 +1,5 @@
 """Tests of the public and internal services over real channels."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -386,8 +385,3 @@ async def test_a_message_that_was_changed_after_its_acceptance_is_recognized(
     assert changed.digests == sent.digests
     digests = zip(accepted.digests.ListFields(), sent.digests.ListFields(), strict=True)
     assert [field.name for (field, before), (_, after) in digests if before != after] == [differs]
-
-
-async def test_records_are_complete_since_their_retention(running: Running) -> None:
-    found = await running.records.FindMails(records_pb2.FindMailsRequest())
-    assert found.complete_since.seconds == pytest.approx(time.time() - 90 * 86_400, abs=60)

@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+import time
 import tracemalloc
 
 import pytest
+from structlog.testing import capture_logs
 
 from email_service.messages import ClaimedMessage, MessageState, NewMessage
 from email_service.spool import sql, statements
@@ -179,11 +181,12 @@ async def test_statistics_count_messages_that_were_not_sent(spool: Spool) -> Non
     assert 0 <= statistics[QUEUED][1] < 60
 
 
-async def test_messages_are_deleted_after_their_retention(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_are_deleted_after_their_retention(spool: Spool) -> None:
     await add(spool)
-    assert await spool.delete_old() == {}
-    monkeypatch.setattr(sql, "RETENTION_SECONDS", -1.0)
-    assert await spool.delete_old() == {QUEUED: 1}
+    with capture_logs() as logs:
+        assert [await spool.delete_old(time.time() + seconds, 10) for seconds in (-60, 60)] == [0, 1]
+    assert logs == [{"event": "old messages deleted unsent", "log_level": "error", "QUEUED": 1}]
+    assert await spool.deletions.complete_since() == pytest.approx(time.time(), abs=60)
     assert await spool.read("o-1") is None
 
 

@@ -18,6 +18,7 @@ from shipping_service.domain import (
 )
 from shipping_service.manifest.sql import open_manifest
 from shipping_service.store import parse_rate_card
+from shop_kit.databases import execute
 from shop_kit.failing import rejecting
 
 MakeParcel = Callable[..., Parcel]
@@ -92,8 +93,9 @@ def test_a_key_has_the_same_tracking_id_in_every_release() -> None:
 
 @pytest.fixture
 async def shipper(sqlite_url: str) -> AsyncIterator[Shipper]:
+    execute(sqlite_url, "UPDATE retention SET deleted_until = 1000")
     async with open_manifest(sqlite_url) as manifest:
-        yield Shipper(manifest, lambda: 1000.0)
+        yield Shipper(manifest)
 
 
 async def test_a_repeated_shipment_is_the_first_one_also_of_a_parcel_at_every_limit(

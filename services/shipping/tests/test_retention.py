@@ -24,9 +24,7 @@ from shipping_service.domain import (
     ShipmentForgotten,
     Shipper,
 )
-from shipping_service.manifest.sql import DELETE_OLD, MIGRATIONS
-from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
-from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+from shipping_service.manifest.sql import MIGRATIONS, OLD
 from shop_kit.databases import execute
 from shop_kit.serving import program
 from shop_kit.waiting import wait_until
@@ -51,27 +49,25 @@ async def test_old_entries_are_deleted_in_batches(manifest: Manifest, database_u
     await manifest.record(Entry("old-fence"))
     age(database_url, "old-fence", 5)
     await manifest.record(Entry("young", parcel()))
-    assert await manifest.delete_old(older_than_seconds=DAY, limit=3) == 3
+    assert await manifest.delete_old(time.time() - DAY, limit=3) == 3
     assert execute(database_url, STORED) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
-    assert [await manifest.delete_old(older_than_seconds=DAY, limit=3) for _ in range(2)] == [1, 0]
+    assert [await manifest.delete_old(time.time() - DAY, limit=3) for _ in range(2)] == [1, 0]
     assert execute(database_url, STORED) == [("young", "SHIPPED")]
 
 
 async def test_a_key_is_free_again_once_its_entry_was_deleted(
     manifest: Manifest, database_url: str, parcel: MakeParcel
 ) -> None:
-    shipper = Shipper(manifest, lambda: time.time() - DAY)
+    shipper = Shipper(manifest)
     await shipper.resolve_or_fence("key")
     with pytest.raises(ShipmentFenced):
         await shipper.ship("key", parcel())
     age(database_url, "key", 2)
-    await manifest.delete_old(older_than_seconds=DAY, limit=10)
-    for charged_days_ago in (3, 1):
+    await manifest.delete_old(time.time() - DAY, limit=10)
+    for call in (shipper.ship("key", parcel(), time.time() - 3 * DAY), shipper.resolve_or_fence("key", 1.0)):
         with pytest.raises(ShipmentForgotten):
-            await shipper.ship("key", parcel(), time.time() - charged_days_ago * DAY)
-        with pytest.raises(ShipmentForgotten):
-            await shipper.resolve_or_fence("key", time.time() - charged_days_ago * DAY)
-    assert (await shipper.ship("key", parcel())).parcel == parcel()
+            await call
+    assert (await shipper.ship("key", parcel(), time.time() - DAY)).parcel == parcel()
 
 
 async def test_the_service_deletes_entries_after_their_retention(manifest: Manifest, database_url: str) -> None:
@@ -82,18 +78,12 @@ async def test_the_service_deletes_entries_after_their_retention(manifest: Manif
         assert await wait_until(lambda: execute(database_url, STORED) == [("young", "FENCED")])
 
 
-async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_url: str) -> None:
-    async with program(Settings, build, internal=True, database_url=sqlite_url, retention_days=2) as channel:
-        complete_since = (await ShipmentManifestStub(channel).ListShipments(ListShipmentsRequest())).complete_since
-    assert complete_since.ToSeconds() == pytest.approx(time.time() - 2 * DAY, abs=60)
-
-
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
     migrate(sqlite_url, MIGRATIONS)
     with closing(sqlite3.connect(str(sqlite_path(sqlite_url)))) as connection:
-        parameters = {"older_than_seconds": DAY, "limit": 200, "passed": 0}
+        parameters = {"older_than": time.time() - DAY, "limit": 200, "passed": 0}
         add_functions(connection)
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {DELETE_OLD}", parameters)]
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {OLD}", parameters)]
     assert [step for step in plan if "ix_shipments_recorded_at (recorded_at<?)" in step]
     assert [step for step in plan if step.startswith("SCAN shipments") or "TEMP B-TREE" in step] == []
 
@@ -107,9 +97,9 @@ async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> No
             " FROM generate_series(1, 100000) AS n"
         )
         connection.execute("ANALYZE shipments")
-    parameters = {"older_than_seconds": 365 * DAY, "limit": 200, "passed": 0}
+    parameters = {"older_than": time.time() - 365 * DAY, "limit": 200, "passed": 0}
     async with open_database(postgres_url, unavailable=ManifestUnavailable) as database:
-        (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {DELETE_OLD}", parameters)
+        (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {OLD}", parameters)
     plan = json.dumps(row["QUERY PLAN"])
     assert re.search('"Index Cond": "[^"]*recorded_at', plan)
     assert '"Seq Scan"' not in plan

@@ -30,7 +30,6 @@ from shop_kit.serving import connect
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 NOWHERE = address_pb2.Address(street_address=" ")
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
-COMPLETE_SINCE = 1000.0
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
 
 
@@ -53,7 +52,7 @@ class Shipping:
 @asynccontextmanager
 async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
-    shipper, active = Shipper(manifest, lambda: COMPLETE_SINCE), Failpoints(failpoints)
+    shipper, active = Shipper(manifest), Failpoints(failpoints)
     async with connect(ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, active)) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
@@ -121,7 +120,8 @@ async def test_shipments_are_listed_page_by_page(
     assert listed == {(entry.key, entry.tracking_id) for entry in shipped}
 
 
-async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -> None:
+async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping, sqlite_url: str) -> None:
+    execute(sqlite_url, "UPDATE retention SET deleted_until = 1000")
     request = shipping_pb2.ShipOrderRequest(address=BREMEN, items=[PAN])
     metadata = (("idempotency-key", "key"), ("charged-at", "999.5"))
     resolved = ResolveShipmentRequest(shipment_key="key", charged_at=Timestamp(seconds=999))

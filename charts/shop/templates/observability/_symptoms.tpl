@@ -40,6 +40,11 @@
       annotations:
         summary: Orders are dated in the future
         description: The clock of checkout's database was ahead, or is behind now. Orders are processed all the same.
+    - alert: ClockJumped
+      expr: max by (service_name) (shop_retention_paused{ {{- $in -}} }) > 0
+      annotations:
+        summary: The clock of a database jumped by more than a day, or the service did not run for as long
+        description: "{{ $service }} deletes nothing until the clock has been steady for a day."
 - name: letters
   rules:
     - alert: LettersNotSent

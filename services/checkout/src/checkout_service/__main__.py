@@ -50,13 +50,15 @@ async def build(
         outbox = Outbox(journal, senders, poll_timer, metrics, telemetry, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
         recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
-        retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
+        retention = Retention(
+            journal.deletions, journal.delete_old, days=settings.retention_days, rows="orders", telemetry=telemetry
+        )
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.add_readiness_check(journal.check)
         orders = CheckoutService(placer)
         service.add_servicer(add_CheckoutServiceServicer_to_server, orders)
         service.add_internal_servicer(add_OrderQuotesServicer_to_server, orders)
-        operators = OrderJournal(journal, executor, retention)
+        operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         async with in_background(recovery.run, outbox.run, retention.run):
             yield

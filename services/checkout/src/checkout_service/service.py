@@ -7,7 +7,6 @@ from typing_extensions import override
 from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
-from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, optional_digest, prices_digest
 from chassis.values.fields import limit_count, limit_text, require_between, require_text
@@ -60,10 +59,9 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     """The internal service that shows orders to operators, requeues dead letters, and settles orders."""
 
-    def __init__(self, journal: Journal, executor: Executor, retention: Retention) -> None:
+    def __init__(self, journal: Journal, executor: Executor) -> None:
         self._journal = journal
         self._executor = executor
-        self._retention = retention
 
     @override
     async def ListOrders(
@@ -99,7 +97,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         return orders_pb2.ScanOrdersResponse(
             orders=orders,
             next_page_token="" if request.order_ids else paging.next_page_token(page),
-            complete_since=time_to_wire(self._retention.complete_since),
+            complete_since=time_to_wire(await self._journal.deletions.complete_since()),
         )
 
     @override

@@ -9,8 +9,10 @@ from typing import Annotated
 from chassis.background import Loop, in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
+from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from email_service.acceptance import Acceptance
+from email_service.messages import RETENTION_DAYS
 from email_service.metrics import HOUSEKEEPING_SECONDS, MessageMetrics, housekeep
 from email_service.mime import Sender, parse_sender
 from email_service.operators import LetterSpool, MailRecords
@@ -61,7 +63,10 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
     service.add_readiness_check(spool.check)
     once = partial(housekeep, spool, metrics)
-    loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable")]
+    retention = Retention(
+        spool.deletions, spool.delete_old, days=RETENTION_DAYS, rows="messages", telemetry=service.telemetry
+    )
+    loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable"), retention.run]
     if settings.smtp_url:
         relay = SmtpRelay(settings.smtp_url, settings.email_from.address, service.telemetry)
         runner = QueueRunner(spool, relay, metrics, service.failpoints)

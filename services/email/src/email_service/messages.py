@@ -8,7 +8,7 @@ from chassis.errors import NotFound, Unavailable
 NO_RESPONSE = "NO_RESPONSE"
 """The reason stored with messages that are IN_DOUBT."""
 
-RETENTION_SECONDS = 90 * 86_400.0
+RETENTION_DAYS = 90
 """How long a message is stored after its last change. By default, checkout stores orders just as long, so a repeated
 request never sends a second message."""
 

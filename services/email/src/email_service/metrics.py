@@ -39,10 +39,7 @@ class MessageMetrics:
 
 
 async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
-    """Mark messages as IN_DOUBT if the relay's response is overdue, delete old messages, and update the statistics."""
+    """Mark messages as IN_DOUBT if the relay's response is overdue, and update the statistics."""
     for message_id in await spool.give_up_overdue():
         metrics.record_attempt(message_id, Outcome.IN_DOUBT, NO_RESPONSE)
-    deleted = await spool.delete_old()
-    if unsent := {state.value: count for state, count in deleted.items() if state is not MessageState.SENT}:
-        log.error("old messages deleted unsent", **unsent)
     metrics.statistics = await spool.statistics()

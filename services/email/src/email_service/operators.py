@@ -1,7 +1,5 @@
 """Implements shop.internal.LetterSpool, for operators, and MailRecords, for reconciliation and the storefront."""
 
-import time
-
 import structlog
 from typing_extensions import override
 
@@ -9,7 +7,7 @@ from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import time_to_wire
 from chassis.values.fields import limit_count, require_between, require_text
 from email_service.domain import MAX_ID_LENGTH, MailNotFound, message_id_of
-from email_service.messages import RETENTION_SECONDS, LetterNotFound, MessageRecord, MessageState
+from email_service.messages import LetterNotFound, MessageRecord, MessageState
 from email_service.spool.sql import Spool
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal import letter_spool_pb2_grpc as spool_pb2_grpc
@@ -77,7 +75,7 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
         limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
         ids = {message_id_of(order_id): order_id for order_id in request.order_ids}
         mails = [_mail_to_wire(ids[id_], record) for id_, record in (await self._spool.find(ids)).items()]
-        complete_since = time_to_wire(time.time() - RETENTION_SECONDS)
+        complete_since = time_to_wire(await self._spool.deletions.complete_since())
         return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=complete_since)
 
     @override

@@ -30,8 +30,14 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, register both servicers, and run the background tasks."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
-        retention = Retention(manifest.delete_old, days=settings.retention_days, rows="manifest entries")
-        shipper, failpoints = Shipper(manifest, lambda: retention.complete_since), service.failpoints
+        retention = Retention(
+            manifest.deletions,
+            manifest.delete_old,
+            days=settings.retention_days,
+            rows="manifest entries",
+            telemetry=service.telemetry,
+        )
+        shipper, failpoints = Shipper(manifest), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(
             shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)

@@ -6,7 +6,7 @@ requested after a fence fails.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -148,8 +148,11 @@ class Entry:
 class Manifest(Protocol):
     """Stores entries durably: every entry a method returns is on disk. Every method may raise ManifestUnavailable."""
 
-    async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key already has an entry. Return the key's entry."""
+    async def record(self, entry: Entry, charged_at: float = 0.0) -> Entry:
+        """Store the entry unless its key already has an entry. Return the key's entry.
+
+        Raise ShipmentForgotten instead of storing an entry that may replace a deleted one: see `Shipper`.
+        """
 
     async def find(self, key: str) -> Entry | None: ...
 
@@ -159,8 +162,11 @@ class Manifest(Protocol):
     async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
         """Return the shipments whose keys are one of the ids, alone or before a colon."""
 
-    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` old entries, oldest first, freeing their keys. Return the number of deleted entries."""
+    async def complete_since(self) -> float:
+        """Return a time, in seconds since 1970. No entry that was recorded later has been deleted."""
+
+    async def delete_old(self, older_than: float, limit: int) -> int:
+        """Delete up to `limit` entries recorded before `older_than`, oldest first. Return how many."""
 
     async def check(self) -> None:
         """Raise ManifestUnavailable if the manifest can't be read."""
@@ -170,14 +176,10 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    Times are in seconds since 1970. `charged_at` is when the order was charged, always before it ships; 0 if unknown.
-
-    Attributes:
-        complete_since: returns a time; the manifest still has every entry recorded after that time.
+    `charged_at` is when the order was charged, in seconds since 1970, always before it ships; 0 if unknown.
     """
 
     manifest: Manifest
-    complete_since: Callable[[], float]
 
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
@@ -195,19 +197,11 @@ class Shipper:
             if found is None:
                 raise
             return _require_shipped(found, parcel)
-        return _require_shipped(await self._record(Entry(key, parcel), charged_at), parcel)
+        return _require_shipped(await self.manifest.record(Entry(key, parcel), charged_at), parcel)
 
     async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Entry:
         """Return the key's entry. If there is none, fence the key so that no shipment under it can succeed."""
-        return await self._record(Entry(key), charged_at)
-
-    async def _record(self, entry: Entry, charged_at: float) -> Entry:
-        if not charged_at or charged_at > self.complete_since():
-            return await self.manifest.record(entry)
-        found = await self.manifest.find(entry.key)
-        if found is None:
-            raise ShipmentForgotten("the order was charged before the oldest records of shipments")
-        return found
+        return await self.manifest.record(Entry(key), charged_at)
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:

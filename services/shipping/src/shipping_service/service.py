@@ -90,7 +90,7 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         return shipment_manifest_pb2.ListShipmentsResponse(
             shipments=map(_shipment_to_wire, page),
             next_page_token=token,
-            complete_since=time_to_wire(self._shipper.complete_since()),
+            complete_since=time_to_wire(await self._shipper.manifest.complete_since()),
         )
 
 

@@ -173,6 +173,9 @@ FLUSH_DURATION = _histogram("shop.flush.duration", "Duration of a batch of write
 FLUSH_SIZE = Metric(
     "shop.flush.size", Kind.HISTOGRAM, "{write}", "Writes that shared a flush to disk", (FLUSH_STORE,), SIZES
 )
+RETENTION_PAUSED = _gauge(
+    "shop.retention.paused", "{store}", "1 if nothing is deleted because the clock jumped by more than a day, else 0"
+)
 STORE_USAGE = _gauge("shop.store.usage", "By", "Size of the SQLite file with its write-ahead log")
 STORE_VOLUME_USAGE = _gauge("shop.store.volume.usage", "By", "Used space of the volume with the SQLite file")
 STORE_VOLUME_LIMIT = _gauge(

@@ -12,6 +12,7 @@ from typing import Any
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
+from chassis.sql.retention import Deletions
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
@@ -62,6 +63,7 @@ class Journal:
     """
 
     def __init__(self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.deletions = Deletions(database)
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
@@ -231,14 +233,15 @@ class Journal:
 
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
-    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that have not changed for this long. Return how many were deleted."""
-        values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
+    async def delete_old(self, older_than: float, limit: int) -> int:
+        """Delete up to `limit` finished orders that have not changed since `older_than`. Return how many."""
+        values: dict[str, Any] = {"older_than": older_than}
 
         async def delete(limit: int, passed: int) -> Sequence[Row]:
             found = await self._report(statements.OLD, **values, limit=limit, passed=passed)
             if not found:
                 return []
+            await self.deletions.record(found[-1]["created_at"])
             items = [{"order_id": row["order_id"]} for row in found]
             texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
             deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))

@@ -269,14 +269,14 @@ COMPLETE = f"""
 """
 
 OLD = f"""
-    SELECT order_id FROM orders
-    WHERE created_at < {NOW} - :older_than_seconds AND updated_at < {NOW} - :older_than_seconds AND {_FINISHED}
+    SELECT order_id, created_at FROM orders
+    WHERE created_at < :older_than AND updated_at < :older_than AND {_FINISHED}
     ORDER BY created_at, order_id LIMIT :limit OFFSET :passed
 """
 
 DELETE_ORDERS = f"""
     DELETE FROM orders
-    WHERE {_LISTED} AND updated_at < {NOW} - :older_than_seconds AND {_FINISHED}
+    WHERE {_LISTED} AND updated_at < :older_than AND {_FINISHED}
     RETURNING order_id
 """
 

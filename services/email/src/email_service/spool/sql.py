@@ -13,11 +13,11 @@ from chassis.background import log_errors
 from chassis.sql.database import Database, Parameters, Row, listed
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
+from chassis.sql.retention import Deletions
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from email_service.domain import current_digests
 from email_service.messages import (
-    RETENTION_SECONDS,
     ClaimedMessage,
     MessageRecord,
     MessageState,
@@ -59,6 +59,7 @@ class Spool:
 
     def __init__(self, database: Database) -> None:
         self.wake = asyncio.Event()
+        self.deletions = Deletions(database)
         self._database = database
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
@@ -106,10 +107,23 @@ class Spool:
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
-    async def delete_old(self) -> Mapping[MessageState, int]:
-        """Delete a batch of messages unchanged for RETENTION_SECONDS. Return how many were deleted, by state."""
-        rows = await self._take(statements.DELETE_OLD, _MAX_CHANGES, {"retention_seconds": RETENTION_SECONDS})
-        return Counter(MessageState(row["state"]) for row in rows)
+    async def delete_old(self, older_than: float, limit: int) -> int:
+        """Delete up to `limit` messages unchanged since `older_than`, and log how many were unsent. Return how many."""
+
+        async def delete(limit: int, passed: int) -> Sequence[Row]:
+            old = await self._database.report(
+                statements.OLD, {"older_than": older_than, "limit": limit, "passed": passed}
+            )
+            if not old:
+                return []
+            await self.deletions.record(max(row["accepted_at"] for row in old))
+            items = listed({"letter_id": row["letter_id"]} for row in old)
+            return await self._write(statements.DELETE_OLD, older_than=older_than, items=items)
+
+        deleted = await self._heads[statements.OLD].take(delete, limit)
+        if unsent := Counter(row["state"] for row in deleted if row["state"] != MessageState.SENT):
+            log.error("old messages deleted unsent", **unsent)
+        return len(deleted)
 
     async def requeue(self, message_id: str) -> bool:
         """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing."""

@@ -57,11 +57,14 @@ RELEASE_CLAIMS = f"""
     UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """
 
-DELETE_OLD = f"""
-    DELETE FROM letters WHERE letter_id IN (
-        SELECT letter_id FROM letters WHERE changed_at < {NOW} - :retention_seconds
-        ORDER BY changed_at LIMIT :limit OFFSET :passed
-    ) RETURNING state
+OLD = """
+    SELECT letter_id, accepted_at FROM letters WHERE changed_at < :older_than
+    ORDER BY changed_at LIMIT :limit OFFSET :passed
+"""
+
+DELETE_OLD = """
+    DELETE FROM letters
+    WHERE letter_id IN (SELECT value->>'letter_id' FROM json_each(:items)) AND changed_at < :older_than RETURNING state
 """
 
 REQUEUE = f"""

@@ -14,13 +14,14 @@ import orjson
 import structlog
 from typing_extensions import override
 
-from chassis.sql.database import NOW, Database, Row, listed
+from chassis.sql.database import Database, Row, listed
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
+from chassis.sql.retention import Deletions
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.paging import Position
-from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel
+from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, ShipmentForgotten
 
 log = structlog.get_logger()
 
@@ -34,7 +35,9 @@ FIND = f"SELECT {_ENTRY} FROM shipments WHERE shipment_key = :shipment_key"
 
 RECORD = """
     INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
-    VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING RETURNING shipment_key
+    SELECT :shipment_key, :state, :tracking_id, :parcel
+    WHERE :charged_at = 0 OR :charged_at > (SELECT deleted_until FROM retention)
+    ON CONFLICT DO NOTHING RETURNING shipment_key
 """
 
 LIST = f"""
@@ -51,16 +54,21 @@ LIST_OF_ORDERS = f"""
     AND state = 'SHIPPED' ORDER BY recorded_at, shipment_key
 """
 
-DELETE_OLD = f"""
-    DELETE FROM shipments WHERE shipment_key IN (
-        SELECT shipment_key FROM shipments WHERE recorded_at < to_timestamp({NOW} - :older_than_seconds)
-        ORDER BY recorded_at LIMIT :limit OFFSET :passed
-    ) RETURNING shipment_key
+OLD = f"""
+    SELECT {_ENTRY} FROM shipments WHERE recorded_at < to_timestamp(:older_than)
+    ORDER BY recorded_at LIMIT :limit OFFSET :passed
+"""
+
+DELETE = """
+    DELETE FROM shipments
+    WHERE recorded_at < to_timestamp(:older_than)
+        AND shipment_key IN (SELECT value->>'shipment_key' FROM json_each(:items))
+    RETURNING shipment_key
 """
 
 
 @asynccontextmanager
-async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Manifest]:
+async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["SqlManifest"]:
     """Open the manifest in a migrated database. See chassis.sql.url for the URL formats."""
     async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
         yield SqlManifest(opened)
@@ -68,17 +76,20 @@ async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIt
 
 class SqlManifest(Manifest):
     def __init__(self, database: Database) -> None:
+        self.deletions = Deletions(database)
         self._database = database
         self._old = QueueHead()
 
     @override
-    async def record(self, entry: Entry) -> Entry:
-        (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
+    async def record(self, entry: Entry, charged_at: float = 0.0) -> Entry:
+        (inserted,) = await self._database.write((RECORD, {**_entry_to_row(entry), "charged_at": charged_at}))
         if inserted:
             return entry
         # The insert waits for a concurrent insert under the same key to commit. So this read finds the other row,
         # unless a failover has lost it or retention has deleted it.
         found = await self.find(entry.key)
+        if found is None and 0 < charged_at <= await self.complete_since():
+            raise ShipmentForgotten("the order was charged before the oldest records of shipments")
         if found is None:
             raise ManifestUnavailable
         return found
@@ -99,10 +110,19 @@ class SqlManifest(Manifest):
         return [_listed_from_row(row) for row in rows]
 
     @override
-    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
+    async def complete_since(self) -> float:
+        return await self.deletions.complete_since()
+
+    @override
+    async def delete_old(self, older_than: float, limit: int) -> int:
         async def delete(limit: int, passed: int) -> Sequence[Row]:
-            parameters = {"older_than_seconds": older_than_seconds, "limit": limit, "passed": passed}
-            (deleted,) = await self._database.write((DELETE_OLD, parameters))
+            old = await self._database.report(OLD, {"older_than": older_than, "limit": limit, "passed": passed})
+            if not old:
+                return []
+            # Record the deletion first: otherwise, a key could be shipped again at the moment its entry is deleted.
+            await self.deletions.record(old[-1]["recorded_seconds"])
+            items = listed({"shipment_key": row["shipment_key"]} for row in old)
+            (deleted,) = await self._database.write((DELETE, {"older_than": older_than, "items": items}))
             return deleted
 
         return len(await self._old.take(delete, limit))

@@ -13,7 +13,6 @@ from cart_service.service import CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.failpoints import Failpoints
 from chassis.sql.database import Database
-from chassis.sql.retention import Retention
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
@@ -148,9 +147,7 @@ class _FixedRates:
 
 def shipping(database: Database) -> list[object]:
     rates: Any = _FixedRates()
-    manifest = SqlManifest(database)
-    retention = Retention(manifest.delete_old, days=365, rows="entries")
-    shipper = Shipper(manifest, lambda: retention.complete_since)
+    shipper = Shipper(SqlManifest(database))
     return [ShippingService(rates, shipper, _NO_FAILPOINTS), ShipmentManifest(shipper, _NO_FAILPOINTS)]
 
 

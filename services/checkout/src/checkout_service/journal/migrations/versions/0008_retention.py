@@ -1,0 +1,12 @@
+"""Adds the record of what retention has deleted."""
+
+import sqlalchemy as sa
+
+from chassis.sql import retention_table
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    retention_table.create("orders", sa.column("created_at", sa.Double))

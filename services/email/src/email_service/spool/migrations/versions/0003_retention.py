@@ -1,0 +1,12 @@
+"""Adds the record of what retention has deleted."""
+
+import sqlalchemy as sa
+
+from chassis.sql import retention_table
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    retention_table.create("letters", sa.column("accepted_at", sa.Double))
