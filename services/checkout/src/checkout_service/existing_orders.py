@@ -10,7 +10,7 @@ from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress,
 from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import describe_order
-from checkout_service.outcomes import BeginAgain, Decision, Outcome, Refused, Replayed, decide
+from checkout_service.outcomes import BeginAgain, Decision, Outcome, Replayed, decide
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
 from checkout_service.saga import SagaResult
@@ -32,7 +32,7 @@ class ExistingOrders:
 
         `existing` may be the request's own order; it is None if the order no longer exists. `new` is the order that the
         request would have placed; None if no prices were read for it. `replayed`: whether another call started it.
-        Raise OrderInProgress or OrderInFlight if the wait takes too long.
+        Raise the refusal that the caller gets, or OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:
@@ -51,14 +51,14 @@ class ExistingOrders:
             case Decision.REPLAY:
                 return Replayed(entry)
             case Decision.REFUSE:
-                return Refused(error_of(entry))
+                raise error_of(entry)
             case Decision.REFUSE_KEY:
-                return Refused(IdempotencyKeyReused())
+                raise IdempotencyKeyReused
             case Decision.SHARE_CART if new is not None and new.order.quantities != entry.order.quantities:
                 await self._remove_from_cart(entry, request)
                 return BeginAgain()
             case Decision.SHARE_CART | Decision.REFUSE_CART:
-                return Refused(CartOrdered(entry.order_id))
+                raise CartOrdered(entry.order_id)
             case Decision.BEGIN_AGAIN:
                 return BeginAgain()
             case Decision.WAIT:

@@ -1,10 +1,10 @@
-"""How a request to place an order can end, and what to do if its key or cart already has an order."""
+"""How a request that raises no error can end, and what to do if its key or cart already has an order."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from chassis.errors import DomainError, InvalidArgument
+from chassis.errors import InvalidArgument
 from checkout_service.domain import RELEASED_CART, State
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest, scope_of_key
@@ -25,18 +25,11 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The caller gets this error. No card stays charged, unless the order needs an operator."""
-
-    error: DomainError
-
-
-@dataclass(frozen=True, slots=True)
 class BeginAgain:
     """The earlier order has ended: read the cart again, and order what is left in it."""
 
 
-Outcome: TypeAlias = Placed | Replayed | Refused | BeginAgain
+Outcome: TypeAlias = Placed | Replayed | BeginAgain
 
 
 class Decision(Enum):

@@ -20,7 +20,7 @@ from checkout_service.existing_orders import ExistingOrders
 from checkout_service.failpoints import QUOTED
 from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
-from checkout_service.outcomes import BeginAgain, Outcome, Placed, Refused, Replayed, may_begin_again
+from checkout_service.outcomes import BeginAgain, Outcome, Placed, Replayed, may_begin_again
 from checkout_service.ports import Entry, Quotes
 from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, scope_of_key, validate
 from checkout_service.saga import SagaResult
@@ -65,8 +65,6 @@ class OrderPlacer:
         outcome: Outcome = BeginAgain()
         while isinstance(outcome, BeginAgain):
             outcome = await self._place_once(request)
-        if isinstance(outcome, Refused):
-            raise outcome.error
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
