@@ -90,6 +90,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
     an operator must settle it. Metadata has order_id.
     """
+    ORDER_NEEDS_REFUND: _ErrorReason.ValueType  # 47
+    """FAILED_PRECONDITION: The order can't be shipped, and its charge could not be voided; an operator must refund it.
+    Metadata has order_id.
+    """
     ORDER_SETTLED: _ErrorReason.ValueType  # 43
     """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
     SETTLEMENT_REFUSED: _ErrorReason.ValueType  # 44
@@ -215,6 +219,10 @@ ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
 """FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
 an operator must settle it. Metadata has order_id.
+"""
+ORDER_NEEDS_REFUND: ErrorReason.ValueType  # 47
+"""FAILED_PRECONDITION: The order can't be shipped, and its charge could not be voided; an operator must refund it.
+Metadata has order_id.
 """
 ORDER_SETTLED: ErrorReason.ValueType  # 43
 """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""

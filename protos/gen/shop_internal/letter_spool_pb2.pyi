@@ -64,6 +64,7 @@ class Letter(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     ACCEPTED_AT_FIELD_NUMBER: _builtins.int
     CHANGED_AT_FIELD_NUMBER: _builtins.int
+    CLOSED_FIELD_NUMBER: _builtins.int
     letter_id: _builtins.str
     """The order id, or its hash; the Message-ID is `<letter_id@shop>`."""
     state: Global___LetterState.ValueType
@@ -73,6 +74,10 @@ class Letter(_message.Message):
     """Number of attempts to send it."""
     reason: _builtins.str
     """Why it was not sent: the relay's code, such as `RELAY_550`, or NO_RESPONSE. Empty if there was no failure."""
+    closed: _builtins.str
+    """Who decided that the message needs no more attention, and why: an operator, or the relay, which refused the
+    mailbox. Empty otherwise.
+    """
     @_builtins.property
     def accepted_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -89,10 +94,11 @@ class Letter(_message.Message):
         reason: _builtins.str = ...,
         accepted_at: _timestamp_pb2.Timestamp | None = ...,
         changed_at: _timestamp_pb2.Timestamp | None = ...,
+        closed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted_at", b"accepted_at", "changed_at", b"changed_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_at", b"accepted_at", "attempts", b"attempts", "changed_at", b"changed_at", "letter_id", b"letter_id", "reason", b"reason", "recipient", b"recipient", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_at", b"accepted_at", "attempts", b"attempts", "changed_at", b"changed_at", "closed", b"closed", "letter_id", b"letter_id", "reason", b"reason", "recipient", b"recipient", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -228,3 +234,52 @@ class RequeueLettersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequeueLettersResponse: _TypeAlias = RequeueLettersResponse  # noqa: Y015
+
+@_typing.final
+class CloseLettersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LETTER_IDS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """Who closes them, in up to 200 characters, like the reason."""
+    reason: _builtins.str
+    @_builtins.property
+    def letter_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        letter_ids: _abc.Iterable[_builtins.str] | None = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "letter_ids", b"letter_ids", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseLettersRequest: _TypeAlias = CloseLettersRequest  # noqa: Y015
+
+@_typing.final
+class CloseLettersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLOSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def closed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The closed messages; others are in another state or unknown."""
+
+    def __init__(
+        self,
+        *,
+        closed: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closed", b"closed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseLettersResponse: _TypeAlias = CloseLettersResponse  # noqa: Y015

@@ -50,6 +50,11 @@ class LetterSpoolStub(object):
                 request_serializer=shop__internal_dot_letter__spool__pb2.RequeueLettersRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_letter__spool__pb2.RequeueLettersResponse.FromString,
                 _registered_method=True)
+        self.CloseLetters = channel.unary_unary(
+                '/shop.internal.LetterSpool/CloseLetters',
+                request_serializer=shop__internal_dot_letter__spool__pb2.CloseLettersRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_letter__spool__pb2.CloseLettersResponse.FromString,
+                _registered_method=True)
 
 
 class LetterSpoolServicer(object):
@@ -77,6 +82,13 @@ class LetterSpoolServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseLetters(self, request, context):
+        """Records who decided that messages, refused or in doubt, need no more attention, and why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LetterSpoolServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_LetterSpoolServicer_to_server(servicer, server):
                     servicer.RequeueLetters,
                     request_deserializer=shop__internal_dot_letter__spool__pb2.RequeueLettersRequest.FromString,
                     response_serializer=shop__internal_dot_letter__spool__pb2.RequeueLettersResponse.SerializeToString,
+            ),
+            'CloseLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseLetters,
+                    request_deserializer=shop__internal_dot_letter__spool__pb2.CloseLettersRequest.FromString,
+                    response_serializer=shop__internal_dot_letter__spool__pb2.CloseLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class LetterSpool(object):
             '/shop.internal.LetterSpool/RequeueLetters',
             shop__internal_dot_letter__spool__pb2.RequeueLettersRequest.SerializeToString,
             shop__internal_dot_letter__spool__pb2.RequeueLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.LetterSpool/CloseLetters',
+            shop__internal_dot_letter__spool__pb2.CloseLettersRequest.SerializeToString,
+            shop__internal_dot_letter__spool__pb2.CloseLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,6 +22,8 @@ class LetterSpoolStub:
     """Returns a message with its text. An unknown id is NOT_FOUND."""
     RequeueLetters: _aio.UnaryUnaryMultiCallable[_letter_spool_pb2.RequeueLettersRequest, _letter_spool_pb2.RequeueLettersResponse]
     """Sends again messages that were refused, or whose outcome is in doubt."""
+    CloseLetters: _aio.UnaryUnaryMultiCallable[_letter_spool_pb2.CloseLettersRequest, _letter_spool_pb2.CloseLettersResponse]
+    """Records who decided that messages, refused or in doubt, need no more attention, and why."""
 
 class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
     """The messages (letters) that the email service has accepted, for operators."""
@@ -49,5 +51,13 @@ class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_letter_spool_pb2.RequeueLettersRequest, _abc.Awaitable[_letter_spool_pb2.RequeueLettersResponse]],
     ) -> _abc.Awaitable[_letter_spool_pb2.RequeueLettersResponse]:
         """Sends again messages that were refused, or whose outcome is in doubt."""
+
+    @_abc_1.abstractmethod
+    def CloseLetters(
+        self,
+        request: _letter_spool_pb2.CloseLettersRequest,
+        context: _aio.ServicerContext[_letter_spool_pb2.CloseLettersRequest, _abc.Awaitable[_letter_spool_pb2.CloseLettersResponse]],
+    ) -> _abc.Awaitable[_letter_spool_pb2.CloseLettersResponse]:
+        """Records who decided that messages, refused or in doubt, need no more attention, and why."""
 
 def add_LetterSpoolServicer_to_server(servicer: LetterSpoolServicer, server: _aio.Server) -> None: ...

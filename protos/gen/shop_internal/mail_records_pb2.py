@@ -26,15 +26,15 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from shop_internal import record_digests_pb2 as shop__internal_dot_record__digests__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/mail_records.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"shop_internal/record_digests.proto\"%\n\x10\x46indMailsRequest\x12\x11\n\torder_ids\x18\x01 \x03(\t\"k\n\x11\x46indMailsResponse\x12\"\n\x05mails\x18\x01 \x03(\x0b\x32\x13.shop.internal.Mail\x12\x32\n\x0e\x63omplete_since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x0eGetMailRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"E\n\x0fGetMailResponse\x12!\n\x04mail\x18\x01 \x01(\x0b\x32\x13.shop.internal.Mail\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x80\x01\n\x04Mail\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.shop.internal.MailState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12-\n\x07\x64igests\x18\x04 \x01(\x0b\x32\x1c.shop.internal.RecordDigests*j\n\tMailState\x12\x1a\n\x16MAIL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MAIL_STATE_QUEUED\x10\x01\x12\x13\n\x0fMAIL_STATE_SENT\x10\x02\x12\x15\n\x11MAIL_STATE_FAILED\x10\x03\x32\xa7\x01\n\x0bMailRecords\x12N\n\tFindMails\x12\x1f.shop.internal.FindMailsRequest\x1a .shop.internal.FindMailsResponse\x12H\n\x07GetMail\x12\x1d.shop.internal.GetMailRequest\x1a\x1e.shop.internal.GetMailResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/mail_records.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"shop_internal/record_digests.proto\"%\n\x10\x46indMailsRequest\x12\x11\n\torder_ids\x18\x01 \x03(\t\"k\n\x11\x46indMailsResponse\x12\"\n\x05mails\x18\x01 \x03(\x0b\x32\x13.shop.internal.Mail\x12\x32\n\x0e\x63omplete_since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\"\n\x0eGetMailRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"E\n\x0fGetMailResponse\x12!\n\x04mail\x18\x01 \x01(\x0b\x32\x13.shop.internal.Mail\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x80\x01\n\x04Mail\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.shop.internal.MailState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12-\n\x07\x64igests\x18\x04 \x01(\x0b\x32\x1c.shop.internal.RecordDigests*\x81\x01\n\tMailState\x12\x1a\n\x16MAIL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MAIL_STATE_QUEUED\x10\x01\x12\x13\n\x0fMAIL_STATE_SENT\x10\x02\x12\x15\n\x11MAIL_STATE_FAILED\x10\x03\x12\x15\n\x11MAIL_STATE_CLOSED\x10\x04\x32\xa7\x01\n\x0bMailRecords\x12N\n\tFindMails\x12\x1f.shop.internal.FindMailsRequest\x1a .shop.internal.FindMailsResponse\x12H\n\x07GetMail\x12\x1d.shop.internal.GetMailRequest\x1a\x1e.shop.internal.GetMailResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.mail_records_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MAILSTATE']._serialized_start=506
-  _globals['_MAILSTATE']._serialized_end=612
+  _globals['_MAILSTATE']._serialized_start=507
+  _globals['_MAILSTATE']._serialized_end=636
   _globals['_FINDMAILSREQUEST']._serialized_start=120
   _globals['_FINDMAILSREQUEST']._serialized_end=157
   _globals['_FINDMAILSRESPONSE']._serialized_start=159
@@ -45,6 +45,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMAILRESPONSE']._serialized_end=373
   _globals['_MAIL']._serialized_start=376
   _globals['_MAIL']._serialized_end=504
-  _globals['_MAILRECORDS']._serialized_start=615
-  _globals['_MAILRECORDS']._serialized_end=782
+  _globals['_MAILRECORDS']._serialized_start=639
+  _globals['_MAILRECORDS']._serialized_end=806
 # @@protoc_insertion_point(module_scope)

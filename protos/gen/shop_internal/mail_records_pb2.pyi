@@ -35,6 +35,8 @@ class _MailStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MailState.V
     """Accepted by the relay."""
     MAIL_STATE_FAILED: _MailState.ValueType  # 3
     """Refused by the relay, or in doubt; not sent again unless an operator requeues it."""
+    MAIL_STATE_CLOSED: _MailState.ValueType  # 4
+    """Refused because there is no such mailbox, or closed by an operator."""
 
 class MailState(_MailState, metaclass=_MailStateEnumTypeWrapper): ...
 
@@ -46,6 +48,8 @@ MAIL_STATE_SENT: MailState.ValueType  # 2
 """Accepted by the relay."""
 MAIL_STATE_FAILED: MailState.ValueType  # 3
 """Refused by the relay, or in doubt; not sent again unless an operator requeues it."""
+MAIL_STATE_CLOSED: MailState.ValueType  # 4
+"""Refused because there is no such mailbox, or closed by an operator."""
 Global___MailState: _TypeAlias = MailState  # noqa: Y015
 
 @_typing.final

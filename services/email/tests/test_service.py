@@ -304,6 +304,18 @@ async def test_messages_are_listed_by_state_and_requeued(sqlite_url: str) -> Non
         request = spool_pb2.RequeueLettersRequest(letter_ids=["o-1", "unknown"])
         assert (await running.spool.RequeueLetters(request)).requeued == ["o-1"]
         assert await wait_until(lambda: attempted(2))
+        ((message,), (mail,)) = await running.messages(), await running.mails("o-1")
+        assert (message.closed, mail.state) == ("relay: no such mailbox", records_pb2.MAIL_STATE_CLOSED)
+
+
+async def test_an_operator_closes_a_message_which_then_needs_no_attention(running: Running, spool: Spool) -> None:
+    await running.accept(confirmation("o-1"))
+    await spool.finish(await claim(spool), MessageState.IN_DOUBT, "NO_RESPONSE")
+    assert MessageState.IN_DOUBT in await spool.statistics()
+    request = spool_pb2.CloseLettersRequest(letter_ids=["o-1", "unknown"], by="eve", reason="in the relay's log")
+    assert (await running.spool.CloseLetters(request)).closed == ["o-1"]
+    assert (await running.messages())[0].closed == "eve: in the relay's log"
+    assert ((await running.mails("o-1"))[0].state, await spool.statistics()) == (records_pb2.MAIL_STATE_CLOSED, {})
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ async def test_a_password_is_never_sent_without_tls() -> None:
     ("inbox", "expected"),
     [
         (Inbox(mail_response="550 unknown sender"), Attempt(Outcome.NOT_SENT, "RELAY_550")),
-        (Inbox(rcpt_response="550 no such user"), Attempt(Outcome.REFUSED, "RELAY_550")),
+        (Inbox(rcpt_response="550 no such user"), Attempt(Outcome.UNDELIVERABLE, "RELAY_550")),
+        (Inbox(rcpt_response="550 5.7.1 relaying denied"), Attempt(Outcome.REFUSED, "RELAY_550")),
+        (Inbox(rcpt_response="554 denied"), Attempt(Outcome.REFUSED, "RELAY_554")),
         (Inbox(rcpt_response="450 greylisted"), Attempt(Outcome.DEFERRED, "RELAY_450")),
         (Inbox(rcpt_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
         (Inbox(data_response="252 will try to deliver"), Attempt(Outcome.SENT)),
@@ -133,6 +135,8 @@ async def test_a_password_is_never_sent_without_tls() -> None:
     ids=[
         "sender 550",
         "rcpt 550",
+        "rcpt 550 5.7.1",
+        "rcpt 554",
         "rcpt 450",
         "rcpt 421",
         "data 252",

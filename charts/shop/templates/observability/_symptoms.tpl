@@ -53,9 +53,10 @@
         summary: The mail relay refused letters, or did not confirm them
         description: "{{ "{{ $value }}" }} letters are {{ "{{ $labels.shop_email_letter_state }}" }}; they are not sent again by themselves."
     - alert: MailRelayFails
-      # NOT_SENT is the relay's failure; a message that it defers, as in greylisting, is DEFERRED.
+      # NOT_SENT is the relay's failure; a message that it defers, as in greylisting, is DEFERRED. If it accepts no
+      # message, it may refuse every mailbox because of its configuration.
       expr: >-
-        sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="NOT_SENT"}[5m])) >= 2
+        sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome=~"NOT_SENT|UNDELIVERABLE"}[5m])) >= 2
         unless sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="SENT"}[2m])) > 0
       for: 1m
       annotations:

@@ -39,6 +39,9 @@ MAX_FAILURES = 100
 # Sent items are settled after this long, even if their batch is not full.
 _SETTLE_SECONDS = 0.25
 
+# The email service accepted the confirmation, then the mail relay refused it: sending it again has no effect.
+_ACCEPTED_BEFORE = "RECIPIENT_REFUSED"
+
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
 # Each transaction settles at most this many items: it must be short, because other orders' commits wait for it.
@@ -202,8 +205,9 @@ class Outbox:
         except Unimplemented:  # not a refusal by the peer: a proxy without a route also returns UNIMPLEMENTED
             raise
         except REFUSALS as error:
-            await self._set_dead(order_id, kind, error.reason)
-            return
+            if error.reason != _ACCEPTED_BEFORE:
+                await self._set_dead(order_id, kind, error.reason)
+                return
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()

@@ -63,7 +63,10 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A stored message. `accepted_at` and `changed_at` are in seconds since 1970."""
+    """A stored message. `accepted_at` and `changed_at` are in seconds since 1970.
+
+    `closed`: who decided that the message needs no more attention although it was not sent, and why; otherwise empty.
+    """
 
     message_id: str
     state: MessageState
@@ -72,6 +75,7 @@ class MessageRecord:
     reason: str
     accepted_at: float
     changed_at: float
+    closed: str = ""
     content: bytes = field(default=b"", repr=False)
     digests: bytes = b""
 
@@ -84,6 +88,8 @@ class Outcome(Enum):
     """The relay temporarily refuses this message."""
     REFUSED = auto()
     """The relay permanently refuses this message."""
+    UNDELIVERABLE = auto()
+    """The relay permanently refuses the recipient's mailbox."""
     IN_DOUBT = auto()
     """The relay has received the message but has not responded."""
     NOT_SENT = auto()

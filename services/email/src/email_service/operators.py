@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import time_to_wire
-from chassis.values.fields import limit_count, require_between, require_text
+from chassis.values.fields import limit_count, require_between, require_text, require_words
 from email_service.domain import MAX_ID_LENGTH, MailNotFound, message_id_of
 from email_service.messages import LetterNotFound, MessageRecord, MessageState
 from email_service.spool.sql import Spool
@@ -25,10 +25,11 @@ _MAIL_STATES = {
 }
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
 _MAX_ORDERS = 1_000
+_MAX_LENGTH = 200
 
 
 class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
-    """Lists, shows and requeues messages."""
+    """Lists, shows, requeues and closes messages."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -62,6 +63,18 @@ class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
         requeued = [message_id for message_id in request.letter_ids if await self._spool.requeue(message_id)]
         log.info("messages requeued", message_ids=requeued)
         return spool_pb2.RequeueLettersResponse(requeued=requeued)
+
+    @override
+    async def CloseLetters(
+        self, request: spool_pb2.CloseLettersRequest, _context: ServicerContext
+    ) -> spool_pb2.CloseLettersResponse:
+        limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
+        for field, value in (("by", request.by), ("reason", request.reason)):
+            require_words(value, field, max_length=_MAX_LENGTH)
+        text = f"{request.by}: {request.reason}"
+        closed = [message_id for message_id in request.letter_ids if await self._spool.close(message_id, text)]
+        log.info("messages closed", message_ids=closed)
+        return spool_pb2.CloseLettersResponse(closed=closed)
 
 
 class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
@@ -104,6 +117,7 @@ def _letter_to_wire(record: MessageRecord) -> spool_pb2.Letter:
         reason=record.reason,
         accepted_at=time_to_wire(record.accepted_at),
         changed_at=time_to_wire(record.changed_at),
+        closed=record.closed,
     )
 
 
@@ -112,6 +126,5 @@ def _mail_to_wire(order_id: str, record: MessageRecord | None) -> mail_records_p
         return mail_records_pb2.Mail(order_id=order_id)
     recipient, confirmation, prices = (record.digests[start : start + 4] for start in (0, 4, 8))
     digests = record_digests_pb2.RecordDigests(recipient=recipient, confirmation=confirmation, prices=prices)
-    return mail_records_pb2.Mail(
-        order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason, digests=digests
-    )
+    state = mail_records_pb2.MAIL_STATE_CLOSED if record.closed else _MAIL_STATES[record.state]
+    return mail_records_pb2.Mail(order_id=order_id, state=state, reason=record.reason, digests=digests)

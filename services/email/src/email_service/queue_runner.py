@@ -26,6 +26,7 @@ delay_seconds = partial(backoff_seconds, first_seconds=30.0, longest_seconds=3_6
 _FINAL = {
     Outcome.SENT: MessageState.SENT,
     Outcome.REFUSED: MessageState.REFUSED,
+    Outcome.UNDELIVERABLE: MessageState.REFUSED,
     Outcome.IN_DOUBT: MessageState.IN_DOUBT,
 }
 
@@ -134,7 +135,9 @@ class QueueRunner:
 
     async def _store(self, message: ClaimedMessage, attempt: Attempt) -> None:
         if state := _FINAL.get(attempt.outcome):
-            await self._spool.finish(message, state, attempt.reason)
+            # A mailbox that does not exist is the customer's mistake, which no operator can mend.
+            closed = "relay: no such mailbox" if attempt.outcome is Outcome.UNDELIVERABLE else ""
+            await self._spool.finish(message, state, attempt.reason, closed)
         elif attempt.outcome is not Outcome.CLAIM_LOST:
             deferred = attempt.outcome is Outcome.DEFERRED
             delay = delay_seconds(message.deferrals + 1) if deferred else 0.0

@@ -28,6 +28,7 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
+_NO_MAILBOX = frozenset({550, 551, 552, 553})  # unknown, not local, full, or not allowed
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -103,7 +104,11 @@ class SmtpRelay:
             if not client.is_connected:
                 return Attempt(Outcome.NOT_SENT, "DISCONNECTED")
             return await self._end_message(client)
-        except (SMTPRecipientRefused, SMTPDataError) as error:
+        except SMTPRecipientRefused as error:
+            # An enhanced status of 5.7 is about permissions: perhaps the relay refuses every mailbox.
+            is_missing = error.code in _NO_MAILBOX and not error.message.startswith("5.7.")
+            return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{error.code}") if is_missing else _refusal(error.code)
+        except SMTPDataError as error:
             return _refusal(error.code)
         except (SMTPException, OSError, TimeoutError) as error:
             # Return only the code or the error's type: the relay's text may quote the e-mail address.

@@ -19,7 +19,7 @@ from shop_cli.output.printing import (
 )
 from shop_internal import letter_spool_pb2, mail_records_pb2, orders_pb2
 
-mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations, and send messages again.")
+mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations, and send or close messages.")
 
 _HEADERS = ("From", "To", "Subject", "Date")
 
@@ -79,6 +79,23 @@ async def requeue_messages(
         console.out(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}")
 
 
+@mail.command("close")
+@async_command
+async def close_messages(
+    message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
+    *,
+    reason: Annotated[str, typer.Option(help="Why they need not be sent.")],
+    by: Annotated[str, typer.Option(envvar="USER", help="Who closes them.")],
+    address: InternalAddress = None,
+) -> None:
+    """Close messages that were refused or whose outcome is unknown."""
+    async with spool_client(address) as spool:
+        request = letter_spool_pb2.CloseLettersRequest(letter_ids=message_ids, by=by, reason=reason)
+        closed = (await spool.CloseLetters(request)).closed
+    for message_id in message_ids:
+        console.out(f"{message_id} {'closed' if message_id in closed else 'left as it is'}")
+
+
 def message_text(content: str) -> str:
     """Return a MIME message's main headers and plain text."""
     message = message_from_string(content, policy=default)
@@ -123,4 +140,5 @@ _COLUMNS: Columns[letter_spool_pb2.Letter] = {
     "Reason": lambda message: message.reason,
     "Accepted": lambda message: format_time(message.accepted_at),
     "Changed": lambda message: format_time(message.changed_at),
+    "Closed": lambda message: message.closed,
 }

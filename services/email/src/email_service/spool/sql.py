@@ -92,10 +92,11 @@ class Spool:
         parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
         return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
-    async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "") -> None:
-        """Change a claimed message to SENT, REFUSED or IN_DOUBT."""
+    async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "", closed: str = "") -> None:
+        """Change a claimed message to SENT, REFUSED or IN_DOUBT. `closed`: see `MessageRecord`."""
         digests = current_digests(message.message_id, message.recipient, message.content, message.digests)
-        await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason, digests=digests)
+        values = {"state": state.value, "reason": reason, "closed": closed, "digests": digests}
+        await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
         """Requeue a claimed message to be sent after a delay. If the relay `deferred` it, count a deferral."""
@@ -131,6 +132,10 @@ class Spool:
         self.wake.set()
         return bool(requeued)
 
+    async def close(self, message_id: str, closed: str) -> bool:
+        """Close a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing."""
+        return bool(await self._write(statements.CLOSE, letter_id=message_id, closed=closed))
+
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
         """Return up to `limit` messages in a state other than SENT, without content, least recently changed first."""
         rows = await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
@@ -153,7 +158,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state but SENT, the number of messages and how many seconds ago the oldest one changed."""
+        """Return, for each state but SENT, the number of open messages, and how many seconds ago the oldest changed."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
@@ -188,6 +193,7 @@ def _record(row: Row) -> MessageRecord:
         row["reason"],
         row["accepted_at"],
         row["changed_at"],
+        row["closed"],
         content,
         current_digests(message_id, recipient, content, row["digests"] or b""),
     )

@@ -30,7 +30,7 @@ BEGIN_SENDING = f"""
 
 FINISH = f"""
     UPDATE letters SET
-        state = CAST(:state AS VARCHAR), reason = :reason, changed_at = {NOW},
+        state = CAST(:state AS VARCHAR), reason = :reason, closed = :closed, changed_at = {NOW},
         digests = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN :digests ELSE digests END,
         recipient = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN '' ELSE recipient END,
         message = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN NULL ELSE message END
@@ -40,7 +40,8 @@ FINISH = f"""
 
 POSTPONE = f"""
     UPDATE letters SET
-        state = 'QUEUED', reason = :reason, due_at = {NOW} + :delay_seconds, deferrals = deferrals + :deferrals
+        state = 'QUEUED', reason = :reason, closed = '', due_at = {NOW} + :delay_seconds,
+        deferrals = deferrals + :deferrals
     WHERE letter_id = :letter_id AND attempt = :attempt AND state IN ('QUEUED', 'SENDING', 'IN_DOUBT')
     RETURNING letter_id
 """
@@ -67,22 +68,29 @@ DELETE_OLD = """
     WHERE letter_id IN (SELECT value->>'letter_id' FROM json_each(:items)) AND changed_at < :older_than RETURNING state
 """
 
+CLOSE = """
+    UPDATE letters SET closed = :closed
+    WHERE letter_id = :letter_id AND state IN ('REFUSED', 'IN_DOUBT') RETURNING letter_id
+"""
+
 REQUEUE = f"""
-    UPDATE letters SET state = 'QUEUED', reason = '', attempt = attempt + 1, due_at = {NOW}, changed_at = {NOW}
+    UPDATE letters SET
+        state = 'QUEUED', reason = '', closed = '', attempt = attempt + 1, due_at = {NOW}, changed_at = {NOW}
     WHERE letter_id = :letter_id AND state IN ('REFUSED', 'IN_DOUBT') RETURNING letter_id
 """
 
 LIST = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, NULL AS message, NULL AS digests
+    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, closed,
+        NULL AS message, NULL AS digests
     FROM letters WHERE state = :state AND state <> 'SENT' ORDER BY changed_at LIMIT :limit
 """
 
 READ = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, message, digests FROM letters
+    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, closed, message, digests FROM letters
     WHERE letter_id IN (SELECT value->>'id' FROM json_each(:items))
 """
 
 STATISTICS = f"""
     SELECT state, COUNT(*) AS letters, {NOW} - MIN(changed_at) AS oldest_seconds FROM letters
-    WHERE state <> 'SENT' GROUP BY state
+    WHERE state <> 'SENT' AND closed = '' GROUP BY state
 """
