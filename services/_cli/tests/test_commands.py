@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.message import Message
 
 from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from shop import (
     cart_pb2,
     cart_pb2_grpc,
@@ -140,7 +140,7 @@ class FakeShop:
             if request in self.requests["PlaceOrder"]:
                 context.set_trailing_metadata((("order-replayed", "true"),))
             self.requests[method].append(request)
-            self.keys += filter(None, [metadata_value(context, "idempotency-key")])
+            self.keys += filter(None, [metadata_of(context).get("idempotency-key")])
             if method in self.errors:
                 raise self.errors[method]
             return self._responses[method](request) or empty_pb2.Empty()

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
-from chassis.rpc.calls import ServicerContext, metadata_of, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.fields import limit_count, require_present
@@ -45,7 +45,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Remove all lines, unless `if-match` metadata is present and differs from the cart's current etag."""
-        await self._carts.empty(check_user_id(request.user_id), metadata_value(context, "if-match"))
+        await self._carts.empty(check_user_id(request.user_id), metadata_of(context).get("if-match"))
         return empty_pb2.Empty()
 
 

@@ -16,7 +16,7 @@ from cart_service.domain import Addition
 from cart_service.service import CartLines, CartService
 from cart_service.store import MemoryCartStore
 from chassis.errors import DomainError, NotFound
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.datafile import DataFile
 from currency_service.service import CurrencyService
@@ -118,8 +118,8 @@ class FakeCheckout(CheckoutServiceServicer, OrderQuotesServicer, OrderJournalSer
 
     @override
     async def PlaceOrder(self, request: PlaceOrderRequest, context: ServicerContext) -> PlaceOrderResponse:
-        key = metadata_value(context, "idempotency-key") or ""
-        self.expected_totals.append(metadata_value(context, "expected-total"))
+        key = metadata_of(context).get("idempotency-key") or ""
+        self.expected_totals.append(metadata_of(context).get("expected-total"))
         if self.error is not None and not self.error_names_order:
             raise self.error
         order_id = self._by_key.get(key)

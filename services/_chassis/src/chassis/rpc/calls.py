@@ -14,13 +14,8 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 
 def metadata_of(context: ServicerContext) -> dict[str, str]:
-    """Return the call's metadata by name, with the first value of each name. gRPC converts it anew at each call."""
+    """Return the call's metadata by name, with the first value of each name. Each time, gRPC converts all of it."""
     return {name: str(value) for name, value in [*(context.invocation_metadata() or ())][::-1]}
-
-
-def metadata_value(context: ServicerContext, name: str) -> str | None:
-    """Return the first metadata value with this name, such as `if-match`, or None if the caller sent none."""
-    return metadata_of(context).get(name)
 
 
 def idempotency_key(metadata: Mapping[str, str]) -> str | None:

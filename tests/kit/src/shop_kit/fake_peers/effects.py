@@ -6,7 +6,7 @@ import uuid
 from typing_extensions import override
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from shop.email_pb2 import SendOrderConfirmationRequest
 from shop.email_pb2_grpc import EmailServiceServicer
 from shop.empty_pb2 import Empty
@@ -64,7 +64,7 @@ class FakeShipping(FakePeer, ShippingServiceServicer):
         await self.begin("ShipOrder")
         if request.address.city == self.failing_city:
             raise Internal("fails every time")
-        key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
+        key = metadata_of(context).get("idempotency-key") or uuid.uuid4().hex
         if key in self.fenced:
             raise Aborted("the key is fenced", reason="SHIPMENT_FENCED")
         if self.shipments.setdefault(key, request) != request:
@@ -117,14 +117,14 @@ class FakePayment(FakePeer, PaymentServiceServicer):
     @override
     async def Charge(self, request: ChargeRequest, context: ServicerContext) -> ChargeResponse:
         self.seconds_left = context.time_remaining() or 0.0
-        key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
+        key = metadata_of(context).get("idempotency-key") or uuid.uuid4().hex
         await self.begin("Charge")
-        purchase = metadata_value(context, "purchase-id")
+        purchase = metadata_of(context).get("purchase-id")
         if key not in self.ledger and purchase and purchase in map(self.purchases.get, self.captured):
             raise FailedPrecondition("this cart was ordered already", reason="CART_ORDERED")
         self.purchases.setdefault(key, purchase or "")
         state = self.ledger.setdefault(key, "charged")
-        self.fingerprints.setdefault(key, metadata_value(context, "request-fingerprint") or "")
+        self.fingerprints.setdefault(key, metadata_of(context).get("request-fingerprint") or "")
         if state == "fenced":
             raise Aborted("the key is fenced", reason="CHARGE_FENCED")
         if self.requests.setdefault(key, request) != request or self.purchases[key] != (purchase or ""):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from shop.cart_pb2 import AddItemRequest, Cart, CartItem, EmptyCartRequest, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceServicer
 from shop.currency_pb2 import CurrencyConversionRequest
@@ -78,7 +78,7 @@ class FakeCart(FakePeer, CartServiceServicer):
     @override
     async def EmptyCart(self, request: EmptyCartRequest, context: ServicerContext) -> Empty:
         await self.begin("EmptyCart")
-        expected = metadata_value(context, "if-match")
+        expected = metadata_of(context).get("if-match")
         if expected is None or expected == self.etags[request.user_id]:
             self.lines.pop(request.user_id, None)
             self.etags[request.user_id] = uuid.uuid4().hex

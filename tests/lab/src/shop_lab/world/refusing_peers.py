@@ -8,7 +8,7 @@ import grpc
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition, Unavailable
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.ports import HOST
 from shop_kit.fake_peers import FakePeers
@@ -46,7 +46,7 @@ class DoubtfulShipping(FakeShipping):
             raise _no_delivery()
         self._tried.add(street)
         if len(self._tried) % 2:
-            metadata = (("idempotency-key", metadata_value(context, "idempotency-key") or ""),)
+            metadata = (("idempotency-key", metadata_of(context).get("idempotency-key") or ""),)
             async with grpc.aio.insecure_channel(self._address) as opened:
                 shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
                 with suppress(grpc.aio.AioRpcError):
