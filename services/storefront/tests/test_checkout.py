@@ -46,6 +46,7 @@ async def test_the_total_is_shown_before_the_card_is_asked_for(visitor: Visitor,
     second = await visitor.page("/checkout")
     assert ("Place order" in first, "credit_card" in first) == (False, False)
     assert "Place order and pay $55.00" in second
+    assert "20095 Hamburg, Germany" in second
     assert 'name="credit_card_number"' in second
     (quoted,) = backends.checkout.quotes
     assert (quoted.user_id, quoted.address.country, quoted.email) == (visitor.user_id, "Germany", TYPED[0])

@@ -20,7 +20,7 @@ def named(recorded: Recorded, name: str) -> ReadableSpan:
 async def test_the_trace_begins_at_the_page(traced: Storefront, recorded: Recorded) -> None:
     async with traced.visitor() as visitor:
         await visitor.page("/products/cast-iron-pan")
-    page = named(recorded, "GET /products/{product_id:path}")
+    page = named(recorded, "GET /products/{product_id}")
     call = named(recorded, "shop.CartService/GetCart")
     assert page.parent is None
     assert call.parent is not None

@@ -116,7 +116,7 @@ class ObservedApplication:
         milliseconds = round(seconds * 1000, 1)
         log.info("request", method=_method(scope), path=scope["path"], status=status, milliseconds=milliseconds)
         # Record the route instead of the path, because each id in a path would create another time series.
-        route: str | None = getattr(scope.get("route"), "path", None)
+        route: str | None = getattr(scope.get("route"), "path_format", None)
         attributes: dict[str, str | int] = {
             semconv.HTTP_METHOD: _method(scope),
             semconv.URL_SCHEME: scope["scheme"],
