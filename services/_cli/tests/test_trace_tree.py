@@ -2,13 +2,14 @@ from io import StringIO
 
 from rich.console import Console
 
+from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 from shop_cli.output.trace_tree import trace_tree
 
 
-def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:
+def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", **attributes: str) -> Span:
     start = int(span_id) * 1_000_000
-    return Span("s" + span_id, "", trace_id, span_id, parent_id, name, kind, start, 20_000_000, {}, failed=False)
+    return Span("s" + span_id, "", "t", span_id, parent_id, name, kind, start, 20_000_000, {**attributes}, failed=False)
 
 
 def rendered(*spans: Span, width: int = 120) -> list[str]:
@@ -28,6 +29,13 @@ def test_client_and_server_spans_of_a_call_are_one_line_with_the_duration_of_the
     lines = rendered(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"), span("B", "3", parent_id="2"))
     assert lines[0] == "2 calls, 19.0 ms"
     assert [line.split()[-4:] for line in lines[1:]] == [["s1", "A", "19.0", "ms"], ["s3", "B", "18.0", "ms"]]
+
+
+def test_statements_and_waits_are_counted_apart_and_long_names_leave_the_column_of_durations_straight() -> None:
+    statement = span("SELECT " + "orders " * 9, "2", "1", "CLIENT", **{semconv.DB_SYSTEM: "sqlite"})
+    lines = rendered(span("A", "1"), statement, span("B", "3", "1", "INTERNAL"))
+    assert lines[0] == "1 call, 1 statement, 1 wait, 19.0 ms"
+    assert len({line.index(" ms") for line in lines[1:]}) == 1
 
 
 def test_a_client_span_without_a_server_span_is_shown() -> None:

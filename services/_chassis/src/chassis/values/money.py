@@ -110,3 +110,9 @@ def format_amount(amount: Money) -> str:
     sign = "-" if amount.total_nanos < 0 else ""
     value = Decimal(abs(amount.total_nanos)).scaleb(-9)
     return f"{sign}{symbol}{value:,.{_MINOR_UNIT_DIGITS.get(code, 2)}f}"
+
+
+def format_plainly(amount: Money) -> str:
+    """Format an amount like `format_amount`, but with its code and without separators: `1234.50 EUR`, `163 JPY`."""
+    code = amount.currency_code
+    return f"{Decimal(amount.total_nanos).scaleb(-9):.{_MINOR_UNIT_DIGITS.get(code, 2)}f} {code}"

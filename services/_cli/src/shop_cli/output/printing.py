@@ -16,7 +16,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from chassis.rpc.wire import money_from_wire
-from chassis.values.money import total
+from chassis.values.money import format_plainly, total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
@@ -122,7 +122,7 @@ def _fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def amount(money: money_pb2.Money) -> str:
-    return str(money_from_wire(money))
+    return format_plainly(money_from_wire(money))
 
 
 def state_name(states: Any, state: int) -> str:
@@ -144,5 +144,5 @@ def print_lines(order: order_pb2.OrderResult) -> None:
     shipping = money_from_wire(order.shipping_cost)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
     paid = total(shipping.currency_code, [shipping, *(money_from_wire(line.cost) for line in order.items)])
-    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(paid))]
+    rows = [*lines, ("shipping", "", format_plainly(shipping)), ("total", "", format_plainly(paid))]
     print_table(["Item", "Quantity ", "Cost "], rows)

@@ -1,9 +1,11 @@
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.text import Text
 from rich.tree import Tree
 
+from chassis.telemetry import semconv
 from shop_cli.local.spans import Span, tree_order
 from shop_cli.output.printing import counted
 
@@ -17,7 +19,8 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     calls = _calls(spans)
-    title = f"{counted(len(calls), 'call')}, {(end - start) / 1e6:.1f} ms"
+    counts = Counter(map(_kind, calls)).items()
+    title = ", ".join([*(counted(count, kind) for kind, count in counts), f"{(end - start) / 1e6:.1f} ms"])
     tree = Tree(Text(title, style="bold"), guide_style="dim")
     branches = [tree]
     for depth, span in tree_order(calls):
@@ -45,12 +48,18 @@ def _calls(spans: Sequence[Span]) -> list[Span]:
     return calls
 
 
+def _kind(span: Span) -> str:
+    if semconv.DB_SYSTEM in span.attributes:
+        return "statement"
+    return "wait" if span.kind == "INTERNAL" else "call"
+
+
 def _label(span: Span, width: int) -> Text:
     """Return a span's service, method and duration, padded so that durations at all depths align."""
     name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
     if len(span.service) + 1 + len(name) > name_width:
         name = name.rpartition("/")[2]  # show only the method: the program's name identifies the service
     label = Text.assemble((f"{span.service} ", "bold cyan"), name)
-    label.pad_right(max(1, name_width - len(label)))
-    label.append(f"{span.milliseconds:7.1f} ms", style="red" if span.failed else "green")
+    label.truncate(name_width - 1, overflow="ellipsis", pad=True)
+    label.append(f" {span.milliseconds:7.1f} ms", style="red" if span.failed else "green")
     return label
