@@ -1,5 +1,6 @@
 """`shop up` in a browser: its control room, and the traces that its storefront shows."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +17,7 @@ async def run(
     browser: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Run]:
-    async with shop_up(tmp_path_factory.mktemp("shop")) as found:
+    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab") as found:
         async with open_tab(browser, f"http://{found.addresses['storefront']}") as tab:
             await tab.prepare_order()
             await tab.place_order()
@@ -61,7 +62,7 @@ async def test_no_page_violates_an_accessibility_rule_or_is_too_wide(room: Tab) 
 @pytest.mark.parametrize("window", [DESK, PHONE], ids=["desk", "phone"])
 async def test_all_actions_are_in_view(room: Tab, window: ViewportSize) -> None:
     await room.page.set_viewport_size(window)
-    # In one script: the page replaces its sections each second.
+    # In one script: the page patches its sections each second.
     boxes, width = await room.page.evaluate("""() => {
         document.querySelector(".services .state").innerText = "not ready: its database does not answer"
         const buttons = [...document.querySelectorAll(".actions button")]
@@ -69,3 +70,40 @@ async def test_all_actions_are_in_view(room: Tab, window: ViewportSize) -> None:
     }""")
     assert boxes
     assert [box for box in boxes if box["left"] < 0 or box["right"] > width] == []
+
+
+async def test_a_busy_page_loses_no_click_selection_focus_or_answer(room: Tab) -> None:
+    page = room.page
+    await page.get_by_label("Sessions a second").press("Enter")
+    await expect(page.locator("#customers .verdict")).to_have_text("2 a second")
+    await expect(page.locator("#services").get_by_text("storefront")).to_be_visible()
+    await page.evaluate("""() => {
+        window.arrived = 0
+        document.addEventListener("click", (event) => {
+            if (event.target.closest("#services a, #traces tbody a")) { event.preventDefault(); window.arrived++ }
+        })
+    }""")
+    for number in range(200):
+        section = ("#services th", "#traces tbody td")[number % 2]
+        link = page.locator(f"{section} a").nth(number // 2 % 10)
+        await link.hover()
+        await page.mouse.down()
+        await asyncio.sleep(0.12)  # how long a finger presses
+        await page.mouse.up()
+    assert await page.evaluate("window.arrived") == 200
+    selected = await page.evaluate("""() => {
+        getSelection().selectAllChildren(document.querySelector("#traces tr:last-child td"))
+        return String(getSelection())
+    }""")
+    await page.get_by_role("link", name="Storefront", exact=True).hover()
+    await page.get_by_role("button", name="Break something").focus()
+    first = await page.locator("#traces tbody tr").first.get_attribute("id")
+    await expect(page.locator(f"#{first}")).not_to_be_attached()
+    assert await page.evaluate("String(getSelection())") == selected != ""
+    assert await page.evaluate("document.activeElement.innerText") == "Break something"
+    await page.keyboard.press("Enter")
+    answer = page.get_by_label("Service at fault")
+    await answer.fill("shipping")
+    await answer.press("Enter")
+    await expect(page.locator("#mystery li")).to_contain_text("shipping, after")
+    await expect(answer).to_be_focused()

@@ -145,14 +145,6 @@ async def test_watched_orders_are_printed_as_they_change(up: UpShop) -> None:
     assert json.loads(printed.result())["user_id"] == "watch"
 
 
-async def test_the_page_is_updated_by_events(up: UpShop) -> None:
-    async with up.client() as client, client.stream("GET", "/events") as events:
-        async for line in events.aiter_lines():
-            fragments = json.loads(line.removeprefix("data: "))
-            break
-    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "calls", "traces", "mystery"}
-
-
 async def test_an_order_survives_a_frozen_payment_and_a_killed_checkout(up: UpShop) -> None:
     async with up.client() as client:
         assert (await client.post("/fault_demo")).status_code == 303

@@ -86,6 +86,7 @@ async def test_traces_are_sorted_as_the_address_says(room: ControlRoom, client: 
         (f"/api/traces?limit={'9' * 400}", 200, "[]"),
         ("/api/traces?limit=1.5", 200, "[]"),
         (f"/traces/{TRACE}", 404, "no longer stored"),
+        ("/nothing", 404, "there is no page nothing"),
         ("/api/status/", 404, "Not Found"),  # a redirect would trust the Host header
     ],
 )
@@ -123,6 +124,7 @@ async def test_a_trace_is_a_waterfall_and_one_whose_spans_were_dropped_its_log_l
 class OneSection:
     """Shows the last text that its form sent."""
 
+    page = "/"
     template = "<p>sent: {{ panel.sent }}</p>"
     sent = ""
 
@@ -138,4 +140,5 @@ def section(room: ControlRoom) -> None:
 @pytest.mark.usefixtures("section")
 async def test_a_plugin_s_section_acts_on_its_form_and_shows_no_markup_of_it(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/panel", content="text=%3Cb%3E")).status_code == 303
-    assert "<p>sent: &lt;b&gt;</p>" in (await client.get("/")).text
+    for page in ("/", "/panel"):
+        assert "<p>sent: &lt;b&gt;</p>" in (await client.get(page)).text

@@ -12,7 +12,8 @@ def test_links_and_folders_are_printed_whole_and_as_they_are_on_a_narrow_termina
 ) -> None:
     monkeypatch.setattr(console, "width", 40)
     folder = tmp_path / "[red]"
-    print_next_steps(Run(1, "", {"storefront": "127.0.0.1:8080"}, "http://localhost:8090", 32 * "t"), folder)
+    shop = {"storefront": "127.0.0.1:8080"}
+    print_next_steps(Run(1, "", shop, "http://localhost:8090", 32 * "t", lab=True), folder)
     printed = capsys.readouterr().out
-    assert "http://localhost:8090/?token=" + 32 * "t" in printed
+    assert all(f"http://localhost:8090/{page}?token={32 * 't'}" in printed for page in ("", "faults"))
     assert f" in {folder}, where commands find this shop" in printed

@@ -69,7 +69,7 @@ def test_a_query_of_a_readiness_check_is_no_trace() -> None:
         TraceQuery(failed=True),
         TraceQuery(min_milliseconds=50),
         TraceQuery(attributes=ORDER),
-        TraceQuery(since_nanos=(NOW + 5) * 10**9),
+        TraceQuery(ordered=True),
     ],
 )
 def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
@@ -138,13 +138,10 @@ async def test_a_trace_is_returned_as_otlp_json(client: httpx2.AsyncClient) -> N
     [
         ({"query.service_name": "checkout", "query.attributes": '{"shop.order.id": "o-1"}'}, 200),
         ({"query.operation_name": "shop.CheckoutService/PlaceOrder"}, 200),
-        ({"query.start_time_min": "2027-01-15T07:59:59Z", "query.start_time_max": "2027-01-15T08:00:00.5Z"}, 200),
         ({"query.service_name": "cart"}, 404),
         ({"query.attributes": '{"shop.order.id": "o-2"}'}, 404),
-        ({"query.start_time_min": "2028-01-01T00:00:00Z"}, 404),
         ({"query.attributes": "order"}, 400),
         ({"query.attributes": "[]"}, 400),
-        ({"query.start_time_min": "yesterday"}, 400),
         ({"query.num_traces": "many"}, 400),
     ],
 )

@@ -56,6 +56,6 @@ def test_lines_tabs_and_letters_of_any_script_stay() -> None:
 
 @pytest.mark.parametrize("character", HOSTILE)
 def test_nothing_hostile_reaches_the_control_room_s_pages(character: str) -> None:
-    page = templates().get_template("error.html").render(reason="R", message=f"<b>{character}")
+    page = templates({}).get_template("error.html").render(reason="R", message=f"<b>{character}")
     assert character not in page
     assert f"&lt;b&gt;\\u{ord(character):04x}" in page

@@ -19,6 +19,7 @@ STORE = {"mechanism": "store", "store": "valkey"}
         ({"walk": []}, "a fault without walk is not proven"),
         ({"injections": [{**STORE, "apply": ["FLUSHALL"]}]}, "either hold, or both apply and restore"),
         ({"injections": [{**STORE, "hold": ["MULTI"]}]}, "a local shop has failpoints and customers alone"),
+        ({"walk": [{"question": "Q?", "query": "up", "answer": "A"}]}, "a local shop has no Prometheus"),
         ({"effect": {"query": "up"}}, "either above or below is required"),
         ({"kind": "control"}, "a control has no effect, no alert and no service"),
     ],

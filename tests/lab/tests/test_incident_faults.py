@@ -19,7 +19,7 @@ from chassis.tls.certificates import Certificates
 from shop.ad_pb2 import AdRequest
 from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.run_file import DATA, Run
-from shop_kit.browser import SCREENSHOTS, accessibility_violations, open_tab, running_browser
+from shop_kit.browser import SCREENSHOTS, accessibility_violations, faults_of_appearance, open_tab, running_browser
 from shop_kit.running_shop import shop_up
 from shop_kit.waiting import wait_until
 from shop_lab.incidents import injector
@@ -164,3 +164,18 @@ async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop:
         await tab.page.screenshot(path=SCREENSHOTS / "light" / "mystery.png", full_page=True)
         assert await accessibility_violations(tab.page) == []
         assert tab.problems == []
+
+
+async def test_a_fault_is_started_and_stopped_on_the_page_of_the_catalogue(shop: LabShop) -> None:
+    async with running_browser() as browser, open_tab(browser, shop.run.control_room) as tab:
+        await tab.page.goto(f"/faults?token={shop.run.token}")
+        await tab.page.locator("#ad-slow summary").first.click()
+        await tab.page.get_by_role("button", name="Start ad-slow").click()
+        stop = tab.page.get_by_role("button", name=f"Stop {find('ad-slow').title}")
+        await expect(stop).to_be_visible(timeout=MINUTES)
+        assert len(shop.injected()) == 1
+        await expect(tab.page.get_by_text("ad, which calls nothing")).to_be_visible()  # the details stay open
+        assert await faults_of_appearance(tab.page, "faults") == []
+        await stop.click()
+        await expect(stop).not_to_be_attached(timeout=MINUTES)
+        assert (shop.injected(), tab.problems) == ([], [])

@@ -46,7 +46,9 @@ async def up(
     folder: Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: the repository.")] = None,
     postgres: WithPostgres = False,
     tls: WithTls = False,
-    lab: Annotated[bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail.")] = False,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Let services be made to fail: `shop faults`, Faults and Mystery.")
+    ] = False,
 ) -> None:
     """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 

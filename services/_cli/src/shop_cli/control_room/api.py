@@ -56,7 +56,7 @@ def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
 
 
 def trace_query(request: Request) -> TraceQuery:
-    """Parse `service`, `min_ms`, `errors`, `order`, `sort` and `limit`. Raise InvalidArgument if one is invalid."""
+    """Parse the parameters of a search for traces. Raise InvalidArgument if one is invalid."""
     given = request.query_params
     order_id = given.get("order", "").strip()
     sort = given.get("sort", "started")
@@ -67,6 +67,7 @@ def trace_query(request: Request) -> TraceQuery:
         attributes={semconv.ORDER_ID: order_id} if order_id else {},
         min_milliseconds=number(given.get("min_ms"), "min_ms", 0.0),
         failed=bool(given.get("errors")),
+        ordered=bool(given.get("orders")),
         sort=sort,
         limit=int(min(_MAX_LISTED, number(given.get("limit"), "limit", 50.0))),
     )

@@ -20,7 +20,7 @@ _CONFLICT = 409
 
 
 def create_app(room: ControlRoom) -> Starlette:
-    templates = pages.templates()
+    templates = pages.templates(room.sections)
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DomainError)  # noqa: S101 - registered only for DomainError
@@ -47,6 +47,5 @@ async def served(room: ControlRoom) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        room.closing.set()  # otherwise, open event streams would delay the shutdown
         server.should_exit = True
         await serving

@@ -15,6 +15,7 @@ _MAX_RATE = 1_000.0
 class Customers(ChildProcess):
     """Runs `shop load`. `storefront` is the URL that customers visit; None if the shop has no storefront."""
 
+    page = "/"
     template = '{% include "_customers.html" %}'
     stop_signal = signal.SIGINT
 

@@ -1,22 +1,20 @@
-"""The control room's pages. Server-sent events update the sections of open pages."""
+"""The control room's pages. A script fetches an open page again each second to update its live sections."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from chassis.errors import NotFound
 from shop_cli.control_room.api import describe, require_trace, trace_query
 from shop_cli.control_room.drawings import places, sparkline
 from shop_cli.control_room.room import ControlRoom, Section
@@ -24,8 +22,6 @@ from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
 from shop_cli.local.spans import Span, tree_order
 from shop_cli.output.visible import visible
 
-_FRAGMENTS = ("services", "reconciliation", "calls", "traces")
-_UPDATE_SECONDS = 1.0
 _LOG_LINES = 300
 
 
@@ -33,16 +29,15 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
     pages = _Pages(room, environment)
     return [
         Route("/", pages.overview),
-        Route("/events", pages.events),
         Route("/traces/{trace_id}", pages.trace),
         Route("/logs/{name}", pages.log),
         Route("/services/{name}/{action}", pages.act, methods=["POST"]),
-        *(Route(f"/{name}", partial(_act, section), methods=["POST"]) for name, section in room.sections.items()),
+        Route("/{section}", pages.section, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
 
-def templates() -> Environment:
+def templates(sections: Mapping[str, Section]) -> Environment:
     environment = Environment(
         loader=PackageLoader("shop_cli.control_room"),
         autoescape=True,
@@ -52,6 +47,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"clock": _clock, "sparkline": sparkline}
+    environment.globals["sections"] = sections
     return environment
 
 
@@ -59,15 +55,20 @@ class _Pages:
     def __init__(self, room: ControlRoom, environment: Environment) -> None:
         self._room = room
         self._environment = environment
-        self._fragments = {name: environment.get_template(f"_{name}.html") for name in _FRAGMENTS}
-        for name, section in room.sections.items():
-            self._fragments[name] = environment.from_string(section.template)
+        self._fragments = {name: environment.from_string(section.template) for name, section in room.sections.items()}
 
     async def overview(self, request: Request) -> Response:
-        return self._render("overview", **await self._values(request), query_string=request.url.query)
+        return self._render("overview", **await self._values(request))
 
-    async def events(self, request: Request) -> Response:
-        return StreamingResponse(self._updates(request), media_type="text/event-stream")
+    async def section(self, request: Request) -> Response:
+        """Show a section on a page of its own, or handle its form."""
+        name = request.path_params["section"]
+        if (section := self._room.sections.get(name)) is None:
+            raise NotFound(f"there is no page {name}", reason="PAGE_NOT_FOUND")
+        if request.method == "POST":
+            await section.act(dict(parse_qsl((await request.body()).decode(errors="replace"))))
+            return RedirectResponse(section.page, 303)
+        return self._render("section", **await self._values(request), name=name, fragment=self._fragments[name])
 
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
@@ -85,26 +86,12 @@ class _Pages:
         self._room.act(request.path_params["action"], request.path_params["name"])
         return RedirectResponse("/", 303)
 
-    async def _updates(self, request: Request) -> AsyncIterator[str]:
-        """Yield the changed sections as HTML, once a second, until the browser disconnects or the shop stops."""
-        sent: dict[str, str] = {}
-        while not self._room.closing.is_set():
-            values = await self._values(request)
-            fragments = {name: template.render(values) for name, template in self._fragments.items()}
-            changed = {name: html for name, html in fragments.items() if sent.get(name) != html}
-            sent = fragments
-            yield f"data: {json.dumps(changed)}\n\n" if changed else ": unchanged\n\n"
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_UPDATE_SECONDS):
-                    await self._room.closing.wait()
-
     async def _values(self, request: Request) -> dict[str, Any]:
         room, query = self._room, trace_query(request)
         calls = room.telemetry.calls.of_calls(time.time())
         return {
             **await describe(room),
             **room.sections,
-            "sections": room.sections,
             "fragments": self._fragments,
             "calls": calls,
             "places": places(calls),
@@ -139,8 +126,3 @@ def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
 
 def _clock(nanos: int) -> str:
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
-
-
-async def _act(section: Section, request: Request) -> Response:
-    await section.act(dict(parse_qsl((await request.body()).decode(errors="replace"))))
-    return RedirectResponse("/", 303)

@@ -19,8 +19,14 @@ from shop_cli.local.telemetry_store import TelemetryStore
 
 
 class Section(Protocol):
-    """A part of the page that contains forms. `template` is Jinja source that accesses the section by its name."""
+    """A part of a page that contains forms.
 
+    Attributes:
+        page: the path of the page that shows it: `/`, or its own, such as `/faults` if its name is `faults`.
+        template: Jinja source that accesses the section by its name.
+    """
+
+    page: str
     template: str
 
     async def act(self, form: Mapping[str, str]) -> None:
@@ -32,10 +38,9 @@ class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
-        sections: the page's sections by name. Plugins add their own.
+        sections: the pages' sections by name. Plugins add their own.
         stores: the shop's own database servers, which the control room observes and disturbs like services.
         telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
-        closing: an event that is set when the shop stops.
     """
 
     run: Run
@@ -48,9 +53,7 @@ class ControlRoom:
     def __post_init__(self) -> None:
         self.monitor = Monitor(self.processes)
         self.customers = Customers(self.run.url("storefront"), Path(self.run.folder) / DATA / "log" / "customers.log")
-        fault_demo = FaultDemo(self.shop, self.reconciler, self.act, self._start)
-        self.sections: dict[str, Section] = {"fault_demo": fault_demo, "customers": self.customers}
-        self.closing = asyncio.Event()
+        self.sections: dict[str, Section] = {"fault_demo": FaultDemo(self), "customers": self.customers}
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property
@@ -68,7 +71,7 @@ class ControlRoom:
             "kill": process.kill,
             "freeze": process.pause,
             "resume": process.resume,
-            "restart": lambda: self._start(process.stop()),  # the supervisor then starts the process again
+            "restart": lambda: self.start(process.stop()),  # the supervisor then starts the process again
         }
         if action not in actions:
             message = f"unknown action {action!r}: expected one of {', '.join(actions)}"
@@ -94,7 +97,8 @@ class ControlRoom:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.customers.stop()
 
-    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+    def start(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine in the background."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

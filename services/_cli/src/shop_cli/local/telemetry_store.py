@@ -53,7 +53,7 @@ class TraceQuery:
         service: a service that took part in the trace.
         operation: the name of any span in the trace.
         attributes: attributes that a single span must have, with their values as text.
-        since_nanos, until_nanos: the earliest and latest time at which the trace started.
+        failed, ordered: whether to find only traces with an error, only traces with an order.
         sort: a key of SORT_KEYS.
     """
 
@@ -62,8 +62,7 @@ class TraceQuery:
     attributes: dict[str, str] = field(default_factory=dict)
     min_milliseconds: float = 0.0
     failed: bool = False
-    since_nanos: int = 0
-    until_nanos: int = 2**63
+    ordered: bool = False
     sort: str = "started"
     limit: int = 50
 
@@ -149,11 +148,11 @@ class TelemetryStore:
 def _matches(query: TraceQuery, trace: _Trace) -> bool:
     first, spans = trace.summary, trace.spans
     return (
-        query.since_nanos <= first.started_nanos <= query.until_nanos
         # Skip recent traces without a root span: the service may not have exported it yet.
-        and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
+        (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds
         and (not query.failed or first.failed)
+        and (not query.ordered or bool(first.order_id))
         and (not query.service or any(span.service == query.service for span in spans))
         and (not query.operation or any(span.name == query.operation for span in spans))
         and any(

@@ -13,6 +13,8 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
     employee_api = run.url("employee-api")
     documents = f"{employee_api}/docs" if employee_api else ""
     links = {"shop": run.url("storefront") or "", "control room": run.link, "employee API": documents}
+    if run.lab:
+        links["faults to start"] = f"{run.control_room}/faults?token={run.token}"
     print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
     console.out(f"and in another terminal{where} try for example")

@@ -130,15 +130,23 @@ class Bounds(Strict):
         return value > self.above if self.above is not None else value < (self.below or 0.0)
 
 
-class Effect(Bounds):
-    """The proof that the fault bites.
-
-    Attributes:
-        query: PromQL of one value, in which `$in` stands for the matcher of the release's namespace.
-        within: seconds from the start of the fault's last injection until the value is within its bounds.
-    """
+class Query(Strict):
+    """A query in PromQL, in which `$in` stands for the matcher of the release's namespace."""
 
     query: Text
+
+    @property
+    def promql(self) -> str:
+        """The query of one release's Prometheus, in one line."""
+        return " ".join(self.query.replace("$in,", "").replace("{$in}", "").split())
+
+
+class Effect(Bounds, Query):
+    """The proof that the fault bites: the query has one value.
+
+    `within`: seconds from the start of the fault's last injection until the value is within its bounds.
+    """
+
     within: Annotated[float, Field(gt=0, le=120)] = 120
 
 
@@ -168,17 +176,15 @@ class Labels(Strict):
     openrca: str = ""
 
 
-class Step(Strict):
-    """A step of the walk from the symptom to the cause: a question, the query that answers it, what it shows."""
+class Step(Query):
+    """A step of the walk from the symptom to the cause: a question, the query that answers it, what it shows.
+
+    `here`: what shows it on a machine without Prometheus.
+    """
 
     question: Text
-    query: Text
     answer: Text
-
-    @property
-    def promql(self) -> str:
-        """The query of one release's Prometheus, in one line."""
-        return " ".join(self.query.replace("$in,", "").replace("{$in}", "").split())
+    here: str = ""
 
 
 class Fault(Strict):
@@ -219,6 +225,8 @@ class Fault(Strict):
         mechanisms = {injection.mechanism for injection in self.injections}
         if self.local and not mechanisms <= {"failpoint", "load"}:
             raise ValueError("a local shop has failpoints and customers alone")
+        if self.local and not all(step.here for step in self.walk):
+            raise ValueError("a local shop has no Prometheus: its steps say what shows the answer `here`")
         return self
 
     def shows(self, value: float | None) -> bool:

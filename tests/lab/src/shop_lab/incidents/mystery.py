@@ -39,6 +39,7 @@ class Mystery:
     folder: Path
     fault: Fault | None = None
     hidden: bool = False
+    page: str = "/"
     answers: list[tuple[float, str]] = field(default_factory=list)
     template: str = field(default=Path(__file__).with_suffix(".html").read_text(encoding="utf-8"), repr=False)
     _record: Record = field(default_factory=Record)

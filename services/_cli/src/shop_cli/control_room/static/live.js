@@ -1,30 +1,63 @@
 "use strict";
-// Shows the server's new rendering of each section that changes. Without this script, users must reload the page.
-const sections = new Map([...document.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
+// Patches the live sections once a second, and after a form, with what the server now renders. Without this script,
+// users must reload the page.
 const connection = document.getElementById("connection");
-const source = new EventSource("/events?" + document.currentScript.dataset.query);
+let isPressed = false;
+let refusal = "";
 
-source.onopen = () => { connection.textContent = "live"; };
-source.onerror = () => { connection.textContent = "not connected"; };
-source.onmessage = (event) => {
-  for (const [name, html] of Object.entries(JSON.parse(event.data))) {
-    const section = sections.get(name);
-    // Don't replace a section while the user types in it. The section's next change will show everything.
-    if (section && !section.querySelector("input:focus")) replace(section, html);
-  }
-};
-
-function replace(section, html) {
-  const label = document.activeElement?.getAttribute("aria-label");
-  section.innerHTML = html;
-  if (label) section.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus();
+// A press and its release must reach the same element, so nothing moves while the button is down.
+for (const type of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) {
+  document.addEventListener(type, (event) => { isPressed = Boolean(event.buttons & 1); }, true);
 }
 
-// Submit forms without loading the page again, because the next event shows what the form has changed.
-document.addEventListener("submit", async (event) => {
-  const form = event.target;
-  if (form.method !== "post") return;
-  event.preventDefault();
-  const response = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, event.submitter)) });
-  if (!response.ok) connection.textContent = await response.text();
+const isSelected = (node) => !getSelection().isCollapsed && getSelection().containsNode(node, true);
+const isEdited = (node) => node.localName === "input" && node.value !== node.defaultValue;
+const isText = (node) => node.nodeType === Node.TEXT_NODE;
+const morphing = {
+  ignoreActiveValue: true,
+  callbacks: {
+    beforeNodeMorphed: (node) => !isEdited(node) && !(isText(node) && isSelected(node)),
+    beforeNodeRemoved: (node) => !isSelected(node),
+    beforeAttributeUpdated: (name) => name !== "open",
+  },
+};
+
+async function update() {
+  const response = await fetch(location, { signal: AbortSignal.timeout(10_000) });
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  for (const section of document.querySelectorAll("[data-live]")) {
+    if (!isPressed && !section.matches(".steady:is(:hover, :focus-within)")) {
+      Idiomorph.morph(section, page.getElementById(section.id), morphing);
+    }
+  }
+  say(refusal || "live");
+}
+
+async function send(form, submitter) {
+  const body = new URLSearchParams(new FormData(form, submitter));
+  const response = await fetch(form.action, { method: "POST", body, redirect: "manual" });
+  refusal = response.type === "opaqueredirect" ? "" : (await response.json()).message;
+  if (!refusal) for (const field of form.elements) field.defaultValue = field.value;
+  await update();
+}
+
+function say(text) {
+  if (connection.textContent !== text) connection.textContent = text; // a screen reader repeats what is set again
+}
+
+function report(error) {
+  say(`not connected: ${error.message}`);
+}
+
+async function poll() {
+  if (!document.hidden) await update().catch(report);
+  setTimeout(poll, 1_000);
+}
+if (document.querySelector("[data-live]")) poll();
+
+document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
+  event.preventDefault(); // loading the page again would lose the scroll position, the selection and the focus
+  send(event.target, event.submitter).catch(report);
 });
