@@ -188,7 +188,7 @@ PRINTED = {
     "cart show ada": [r"\AThe cart of ada is empty\.\n\Z"],
     "order ada": [r"order id +o-1\ntracking id +t-1", r"total +3\.30 EUR"],
     "orders list": [r"o-1 +CHARGING \(stuck\) +ada .* email +empty_cart"],
-    "orders show o-1": [r"inserted +CHARGING +1 +1", r"CUP +2 +1\.10 EUR", r"total +3\.30 EUR"],
+    "orders show o-1": [r"inserted +CHARGING +:1 +1", r"CUP +2 +1\.10 EUR", r"total +3\.30 EUR"],
     "orders requeue o-1": [r"\ARequeued: empty_cart\n\Z"],
     "orders requeue o-2": [r"\AThe order has no dead letters\n\Z"],
     "mail list": [r"o-1 +QUEUED +ada"],
@@ -224,15 +224,9 @@ async def test_a_failure_is_one_line_with_its_reason_and_has_a_status(run: Run, 
     assert await run(*command.split()) == (expected, "", f"{error.reason}: {error.message}{details}\n")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "proposal"),
-    [*((wanted, "did you mean CUP? ") for wanted in ("cup", "Cups", "large")), ("submarine", "")],
-)
-async def test_an_unknown_product_is_not_added_and_similar_ones_are_proposed(
-    run: Run, shop: FakeShop, wanted: str, proposal: str
-) -> None:
-    line = f"PRODUCT_NOT_FOUND: no product has the id {wanted}: {proposal}`shop products list` shows all\n"
-    assert await run("cart", "add", "ada", wanted) == (1, "", line)
+async def test_an_unknown_product_is_not_added(run: Run, shop: FakeShop) -> None:
+    line = "PRODUCT_NOT_FOUND: no product has the id cup: `shop products search` finds similar ones\n"
+    assert await run("cart", "add", "ada", "cup") == (1, "", line)
     assert not shop.cart.items
 
 
@@ -241,7 +235,6 @@ INVALID = {
         f"convert {amount} USD EUR": "INVALID_ARGUMENT: amount: "
         for amount in ("many", "0.0000000001", "NaN", "1e999999999", "99999999999999999999")
     },
-    "products list --address localhost": "address",
     "cart add ada CUP --quantity 3000000000": "--quantity",
     "order ada --zip 3000000000": "--zip",
     "order ada --cvv 3000000000": "--cvv",
@@ -262,7 +255,7 @@ async def test_invalid_input_is_named(run: Run, command: str) -> None:
 
 async def test_characters_that_the_terminals_encoding_lacks_are_escaped(run: Run) -> None:
     cast("io.TextIOWrapper", sys.stdout).reconfigure(encoding="ascii")
-    assert await run("cart", "add", "zo\u00eb", "CUP") == (0, "The cart of zo\\xeb has 1 x Cup [large].\n", "")
+    assert await run("cart", "show", "zo\u00eb") == (0, "The cart of zo\\xeb is empty.\n", "")
 
 
 async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None:
@@ -270,13 +263,15 @@ async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None
     assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
 
 
-async def test_an_address_option_comes_before_the_environment_and_one_without_a_listener_is_named(
-    run: Run, shop: FakeShop, port: int, monkeypatch: pytest.MonkeyPatch
+async def test_an_address_without_a_listener_and_one_without_a_port_are_named(
+    run: Run, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
     line = f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
     assert await run("products", "list") == (4, "", line)
-    assert (await run("products", "list", "--address", shop.address))[0] == 0
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", "localhost")
+    line = "INVALID_ARGUMENT: PRODUCT_CATALOG_ADDR: must be host:port\n"
+    assert await run("products", "list") == (2, "", line)
 
 
 async def test_records_of_a_shop_that_does_not_run_are_one_line(
@@ -303,8 +298,8 @@ async def test_a_cart_is_filled_and_shown_with_names_prices_and_its_total_in_any
     assert re.search(r"CUP +Cup \[large\] +3 +12\.50 USD +37\.50 USD", out)
     assert out.endswith("\ntotal 37.50 USD, without shipping\n")
     _, out, _ = await run("cart", "show", "ada", "--currency", "jpy")
-    assert re.search(r"3 +12\.50 USD +75\.00 JPY", out)
-    assert await run("cart", "add", "ada", "CUP") == (0, "The cart of ada has 4 x Cup [large].\n", "")
+    assert re.search(r"3 +12\.50 USD +75 JPY", out)
+    assert await run("cart", "add", "ada", "CUP") == (0, "1 x Cup [large] added.\n", "")
     shop.cart.items.add(product_id="GONE", quantity=1)
     _, out, _ = await run("cart", "show", "ada")
     assert re.search(r"GONE +not on sale +1", out)
@@ -313,17 +308,12 @@ async def test_a_cart_is_filled_and_shown_with_names_prices_and_its_total_in_any
     assert not shop.cart.items
 
 
-async def test_an_addition_to_a_cart_that_cannot_be_read_afterwards_succeeds(run: Run, shop: FakeShop) -> None:
-    shop.errors["GetCart"] = Unavailable("the store is down", reason="STORE_UNAVAILABLE")
-    assert await run("cart", "add", "ada", "CUP", "--quantity", "3") == (0, "3 x Cup [large] added.\n", "")
-
-
 async def test_without_a_catalog_products_are_added_and_shown_by_their_ids(
     run: Run, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
     status, out, err = await run("cart", "add", "ada", "CUP", "--quantity", "2")
-    assert (status, out) == (0, "The cart of ada has 2 x CUP.\n")
+    assert (status, out) == (0, "2 x CUP added.\n")
     assert err.startswith("names and prices are unknown: product-catalog does not answer")
     _, out, _ = await run("cart", "show", "ada")
     assert [line.split() for line in out.splitlines()] == [["Product", "Quantity"], ["CUP", "2"]]

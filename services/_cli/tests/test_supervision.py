@@ -68,6 +68,6 @@ async def test_a_service_without_its_database_is_said_to_be_so(
         await wait_until(responds)
         assert await state_of(shop["cart"]) == "not ready: its database does not answer"
         with pytest.raises(Unavailable, match="cart is not ready: its database does not answer") as raised:
-            async with cart_client(shop["cart"].address) as cart:
+            async with cart_client(shop["cart"]) as cart:
                 await cart.GetCart(GetCartRequest(user_id="ada"))
         assert raised.value.reason == "NOT_READY"

@@ -17,7 +17,7 @@ from shop_cli.local.run_file import locked
 from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 from shop_cli.local.workspace import default_ports, discover_services
 from shop_cli.output.next_steps import print_steps_after_demo
-from shop_cli.output.printing import amount, console, print_order, print_table
+from shop_cli.output.printing import console, print_order
 from shop_cli.output.trace_tree import trace_tree
 from shop_cli.sample_order import sample_order
 from shop_internal.mail_records_pb2 import GetMailRequest
@@ -42,7 +42,7 @@ async def demo() -> None:
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 console.print("[bold]Starting the services")
                 await asyncio.gather(*map(_start, shop))
-                await _fill_cart(shop)
+                await fill_cart(shop, _USER, _LINES)
                 await _place_order(shop)
             # The trace is complete only now: services export their last spans when they stop.
             _show_trace(telemetry)
@@ -59,16 +59,6 @@ def _environment(otlp_port: int) -> dict[str, str]:
 async def _start(process: Process) -> None:
     seconds = await process.wait_until_serving()
     console.out(f"{process.name:<16} serving after {seconds:.1f} s")
-
-
-async def _fill_cart(shop: Shop) -> None:
-    products = await fill_cart(shop, _USER, _LINES)
-    console.print("\n[bold]Cart")
-    rows = [
-        (product.id, product.name, str(quantity), amount(product.price_usd))
-        for quantity, product in enumerate(products, start=1)
-    ]
-    print_table(["Id", "Name", "Quantity ", "Price "], rows)
 
 
 async def _place_order(shop: Shop) -> None:

@@ -1,5 +1,4 @@
-import time
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -7,11 +6,9 @@ import typer
 
 from shop_cli.commands.options import Json, Service
 from shop_cli.control_room_client import require_run
-from shop_cli.local.service_logs import LogLine, parse_line, read_log
+from shop_cli.local.service_logs import LogLine, parse_line
 from shop_cli.local.workspace import discover, find
 from shop_cli.output.printing import console
-
-_POLL_SECONDS = 0.2
 
 Follow = Annotated[bool, typer.Option("--follow", help="Print new lines as they are written, until Ctrl-C.")]
 
@@ -28,26 +25,11 @@ def logs(
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
     if not path.exists():  # stores have logs too, but `find` knows only services
         find(discover(), service)
-    end = path.stat().st_size if path.exists() else 0
-    for line in read_log(path, lines, trace) if lines else ():
-        _print(line, as_json=as_json)
-    if follow:
-        for text in _new_lines(path, end):
+    command = ["tail", "-n", "+1" if trace else str(lines), *(["-F"] if follow else []), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as tail:  # noqa: S603
+        for text in tail.stdout or ():
             if trace in text:
-                _print(parse_line(text, service), as_json=as_json)
-
-
-def _new_lines(path: Path, start: int) -> Iterator[str]:
-    """Yield the lines after a position in a file, then new lines as they are written."""
-    pending = ""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        file.seek(start)
-        while True:
-            pending += file.read()
-            *complete, pending = pending.split("\n")
-            yield from complete
-            if not complete:
-                time.sleep(_POLL_SECONDS)
+                _print(parse_line(text.rstrip("\n"), service), as_json=as_json)
 
 
 def _print(line: LogLine, *, as_json: bool) -> None:

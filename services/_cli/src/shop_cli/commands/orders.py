@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
+from shop_cli.commands.options import Json, async_command, parse_state
 from shop_cli.output.printing import (
     Columns,
     amount,
@@ -40,12 +40,11 @@ async def list_orders(
     state: State = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")] = 50,
     as_json: Json = False,
-    address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
     states = [parse_state(orders_pb2.OrderState, name) for name in state or ()]
     request = orders_pb2.ListOrdersRequest(states=states, stuck=stuck, limit=limit)
-    async with journal_client(address) as journal:
+    async with journal_client() as journal:
         found = (await journal.ListOrders(request)).orders
     print_list(found, _COLUMNS, as_json=as_json)
     if not as_json:
@@ -54,9 +53,9 @@ async def list_orders(
 
 @orders.command("show")
 @async_command
-async def show_order(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
+async def show_order(order_id: OrderId, *, as_json: Json = False) -> None:
     """Show an order with its lines and its history, step by step."""
-    async with journal_client(address) as journal:
+    async with journal_client() as journal:
         found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
     if as_json:
         print_json(found)
@@ -71,9 +70,9 @@ async def show_order(order_id: OrderId, *, as_json: Json = False, address: Inter
 
 @orders.command("requeue")
 @async_command
-async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
+async def requeue_notifications(order_id: OrderId, *, as_json: Json = False) -> None:
     """Resend an order's dead letters: notifications that were refused or failed too often."""
-    async with journal_client(address) as journal:
+    async with journal_client() as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
         response = await journal.RequeueNotifications(request)
     if as_json:
@@ -94,14 +93,13 @@ async def settle_order(
     dismissed: Annotated[str | None, typer.Option(metavar="REASON", help="Nothing has to be done.")] = None,
     by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
     as_json: Json = False,
-    address: InternalAddress = None,
 ) -> None:
     """Close an order that does not end by itself, unless payment or shipping contradict; its history says why."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:
         raise typer.BadParameter("give exactly one of --refunded, --shipped and --dismissed")
-    async with journal_client(address) as journal:
+    async with journal_client() as journal:
         settled = (await journal.SettleOrder(orders_pb2.SettleOrderRequest(order_id=order_id, by=by, **given))).order
     if as_json:
         print_json(settled)
@@ -111,10 +109,10 @@ async def settle_order(
 
 @orders.command("watch")
 @async_command
-async def watch_orders(*, limit: Watched = 100, as_json: Json = False, address: InternalAddress = None) -> None:
+async def watch_orders(*, limit: Watched = 100, as_json: Json = False) -> None:
     """Print a line for each new or changed order, until Ctrl-C."""
     seen: dict[str, orders_pb2.Order] | None = None
-    async with journal_client(address) as journal:
+    async with journal_client() as journal:
         while True:
             found = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
             latest = {order.order_id: order for order in reversed(found)}
@@ -129,7 +127,7 @@ def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
     if as_json:
         print_json(order)
         return
-    notes = [f"attempt {order.attempt}", f"epoch {order.epoch}", *([order.reason] if order.reason else [])]
+    notes = [f"charge :{order.attempt}", f"epoch {order.epoch}", *([order.reason] if order.reason else [])]
     waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
     state = f"{state_name(orders_pb2.OrderState, order.state):<12}"
     text = f"{order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"
@@ -145,7 +143,7 @@ _COLUMNS: Columns[orders_pb2.Order] = {
     "State": _shown_state,
     "User": lambda order: order.user_id,
     "Total ": lambda order: amount(order.total),
-    "Attempt ": lambda order: str(order.attempt),
+    "Charge ": lambda order: f":{order.attempt}",
     "Failures ": lambda order: str(order.failures or ""),
     "Created": lambda order: format_time(order.created_at),
     "Reason": lambda order: order.reason,
@@ -160,7 +158,7 @@ _EVENT_COLUMNS: Columns[orders_pb2.OrderEvent] = {
     "At": lambda event: format_time(event.at),
     "Step": lambda event: event.step,
     "State": lambda event: state_name(orders_pb2.OrderState, event.state),
-    "Attempt ": lambda event: str(event.attempt),
+    "Charge ": lambda event: f":{event.attempt}",
     "Epoch ": lambda event: str(event.epoch),
     "Detail": lambda event: event.detail,
 }
