@@ -73,14 +73,8 @@ OLD_ROW = {
 UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
 
 
-@pytest.fixture(scope="module")
-def migrations() -> None:
-    """Begin with empty databases: rows of older releases are inserted before the migration."""
-
-
-def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
+def insert(url: str, row: dict[str, Any]) -> None:
     """Insert a row into the table `orders`."""
-    migrate(url, migrations)
     values = ", ".join(["?" if url.startswith("sqlite") else "%s"] * len(row))
     execute(url, f"INSERT INTO orders ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constants
 
@@ -115,6 +109,8 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
     assert [mail.order for mail in peers.email.sent] == [replayed]
 
 
+@pytest.mark.usefixtures("migrations")
+@pytest.mark.parametrize("migrations", [None])
 async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration(
     journal_url: str, tmp_path: Path
 ) -> None:
@@ -124,7 +120,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
     migrate(journal_url, first_release)
     newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
     for row in (OLD_ROW, OLD_ROW | newer):
-        insert(journal_url, row, first_release)
+        insert(journal_url, row)
     migrate(journal_url, MIGRATIONS)
     async with open_journal(journal_url, worker="one") as journal:
         holder = await journal.find_of_cart("ann", "etag-1")
@@ -136,7 +132,6 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, database_url: str) -> None:
-    migrate(database_url, MIGRATIONS)
     async with start() as checkout:
         await checkout.place()
     ((snapshot, answer),) = execute(database_url, "SELECT snapshot, answer FROM orders")
@@ -172,7 +167,6 @@ async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> No
 async def test_the_customer_of_an_order_that_cannot_be_decoded_is_sent_to_an_operator(
     start: Start, database_url: str
 ) -> None:
-    migrate(database_url, MIGRATIONS)
     async with start() as checkout:
         placed = (await checkout.place(key="k")).response.order
         await checkout.until_done(1)
