@@ -17,7 +17,12 @@ OPERATOR = "operator"
 
 _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
-    "email": ["LetterSpool/GetLetter", "LetterSpool/ListLetters", "LetterSpool/RequeueLetters"],
+    "email": [
+        "LetterSpool/CloseLetters",
+        "LetterSpool/GetLetter",
+        "LetterSpool/ListLetters",
+        "LetterSpool/RequeueLetters",
+    ],
 }
 """Internal methods that only the operator calls, by service."""
 
