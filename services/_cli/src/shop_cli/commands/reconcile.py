@@ -1,4 +1,3 @@
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +9,7 @@ import typer
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
-from checkout_service.reconciliation.reader import Records, open_reader
+from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.clients import TIMEOUT_SECONDS, default_address, tls_of
 from shop_cli.commands.options import Json, async_command
@@ -32,17 +31,17 @@ async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinut
     """
     try:
         async with open_reader(_channel) as reader:
-            records = await reader.read(time.time() - window_hours * 3600)
+            now = time.time()
+            found = await reader.compare(now - window_hours * 3600, now - grace_minutes * 60)
     except DomainError as error:
         typer.echo(visible(_failure(error)), err=True)
         raise typer.Exit(_NOT_READ) from error
-    mismatches = records.mismatches(settled_before=time.time() - grace_minutes * 60)
     if as_json:
-        print_json(*map(asdict, mismatches))
-    elif mismatches:
-        print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, mismatches))
-    typer.echo(_summary(records, len(mismatches)), err=True)
-    raise typer.Exit(_DISAGREE if mismatches else 0)
+        print_json(*map(asdict, found.mismatches))
+    elif found.mismatches:
+        print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, found.mismatches))
+    typer.echo(_summary(found), err=True)
+    raise typer.Exit(_DISAGREE if found.mismatches else 0)
 
 
 def _channel(name: str, service: str, method: str) -> grpc.aio.Channel:
@@ -55,11 +54,11 @@ def _row(mismatch: Mismatch) -> Sequence[str]:
     return mismatch.kind, mismatch.order_id, mismatch.state, since, mismatch.detail
 
 
-def _summary(records: Records, mismatches: int) -> str:
-    mails = "" if records.complete_since.confirmations < math.inf else "; e-mails were not compared"
-    orders, charges = counted(len(records.orders), "order"), counted(records.charges, "charge")
-    compared = f"{orders}, {charges} and {counted(records.shipments, 'shipment')} compared"
-    return f"{compared}, {counted(mismatches, 'mismatch', 'mismatches')}{mails}"
+def _summary(found: Comparison) -> str:
+    mails = "" if found.mails_are_read else "; e-mails were not compared"
+    orders = f"{counted(found.orders, 'order')} ({found.declined} not charged, {found.in_progress} in progress)"
+    compared = f"{orders}, {counted(found.charges, 'charge')} and {counted(found.shipments, 'shipment')} compared"
+    return f"{compared}, {counted(len(found.mismatches), 'mismatch', 'mismatches')}{mails}"
 
 
 def _failure(error: DomainError) -> str:

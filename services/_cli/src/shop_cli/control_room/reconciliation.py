@@ -12,8 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from chassis.errors import DomainError
 from chassis.rpc import client
-from checkout_service.domain import RELEASED_CART
-from checkout_service.reconciliation.reader import Reader, Records, open_reader
+from checkout_service.reconciliation.reader import Reader, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
@@ -32,8 +31,8 @@ class Reconciliation:
 
     Attributes:
         declined: the number of orders that ended without a charge.
-        settling: the number of orders whose records do not agree yet, but may agree soon.
-        mismatches: disagreements older than GRACE_SECONDS, which are not expected to resolve themselves.
+        settling: the number of orders in progress, which the other figures but `orders` leave out.
+        mismatches: disagreements older than GRACE_SECONDS.
         unread: why the records could not be read; "" if they were read.
     """
 
@@ -76,34 +75,27 @@ class Reconciler:
 
     async def charges_of(self, order_id: str) -> int:
         """Return how many captured charges an order has. Raise a DomainError if the records cannot be read."""
-        records = await self._records(time.time())
-        return sum(len(order.charges) for order in records.orders if order.order_id == order_id)
+        with trace.use_span(_UNSAMPLED):
+            ((records,), _) = await self._reader.read({order_id: None})
+        return len(records.charges)
 
     async def _compare(self, now: float) -> Reconciliation:
         try:
-            records = await self._records(now)
+            with trace.use_span(_UNSAMPLED):
+                found = await self._reader.compare(now - WINDOW_SECONDS, now - GRACE_SECONDS)
         except DomainError as error:
             if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own messages are too technical
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
-        found = records.mismatches(settled_before=now + 1)
-        settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
-        states = [order.order.state for order in records.orders if order.order is not None]
         return Reconciliation(
-            orders=len(states),
-            declined=sum(state in RELEASED_CART for state in states),
-            charges=records.charges,
-            shipments=records.shipments,
-            confirmations=sum(
-                order.confirmation is not None and not order.confirmation.failed for order in records.orders
-            ),
-            settling=len({mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}),
-            mismatches=settled,
+            found.orders,
+            found.declined,
+            found.charges,
+            found.shipments,
+            found.confirmations,
+            found.in_progress,
+            tuple(found.mismatches),
         )
-
-    async def _records(self, now: float) -> Records:
-        with trace.use_span(_UNSAMPLED):
-            return await self._reader.read(now - WINDOW_SECONDS)
 
 
 @asynccontextmanager

@@ -5,11 +5,10 @@ Exit status: 0 if all records agree, 1 if some disagree, 2 if the records could 
 """
 
 import asyncio
-import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import grpc
@@ -21,8 +20,8 @@ from chassis.rpc import client
 from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.reconciliation.reader import Reader, Records, open_reader
-from checkout_service.reconciliation.rules import Kind, Mismatch
+from checkout_service.reconciliation.reader import Comparison, Reader, open_reader
+from checkout_service.reconciliation.rules import Kind
 
 log = structlog.get_logger()
 
@@ -56,19 +55,18 @@ def main() -> int:
     telemetry = otlp.configure(_NAME)
     logging.configure(_NAME, level=settings.log_level, logger=telemetry.logger)
     try:
-        records = asyncio.run(_read(settings, telemetry))
+        found = asyncio.run(_compare(settings, telemetry))
     except DomainError as error:
         log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - an expected error needs no traceback
         return NOT_READ
     else:
-        mismatches = records.mismatches(settled_before=time.time() - settings.grace_minutes * 60)
-        _report(records, mismatches, telemetry)
-        return DISAGREE if mismatches else AGREE
+        _report(found, telemetry)
+        return DISAGREE if found.mismatches else AGREE
     finally:
         telemetry.shutdown()
 
 
-async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
+async def _compare(settings: ReconciliationSettings, telemetry: Telemetry) -> Comparison:
     channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(peer: str, service: str, method: str) -> grpc.aio.Channel:
@@ -84,18 +82,19 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
         return channels[peer]
 
     async with open_reader(channel, with_confirmations=settings.email_internal_addr is not None) as reader:
-        return await _read_in_time(reader, channels, settings)
+        return await _compare_in_time(reader, channels, settings)
 
 
-async def _read_in_time(
+async def _compare_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
-) -> Records:
-    """Wait until all peers are healthy, then read the records. Start over if a peer fails, until time runs out."""
+) -> Comparison:
+    """Wait until all peers are healthy, then compare the records. Start over if a peer fails, until time runs out."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
         try:
-            return await reader.read(time.time() - settings.window_hours * 3600)
+            now = time.time()
+            return await reader.compare(now - settings.window_hours * 3600, now - settings.grace_minutes * 60)
         except (Unavailable, DeadlineExceeded) as error:
             if missing:
                 seconds = settings.wait_seconds
@@ -123,21 +122,14 @@ async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> s
     return missing
 
 
-def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemetry) -> None:
-    counts = Counter(mismatch.kind for mismatch in mismatches)
+def _report(found: Comparison, telemetry: Telemetry) -> None:
+    counts = Counter(mismatch.kind for mismatch in found.mismatches)
     by_kind = [(counts[kind], ((semconv.MISMATCH_KIND, kind.value),)) for kind in Kind]
     telemetry.observe(semconv.MISMATCHES, lambda: by_kind)
-    telemetry.observe(semconv.RECONCILED_ORDERS, lambda: [(len(records.orders), ())])
-    for mismatch in mismatches:
+    telemetry.observe(semconv.RECONCILED_ORDERS, lambda: [(found.orders, ())])
+    for mismatch in found.mismatches:
         log.error("mismatch", **asdict(mismatch))
-    log.info(
-        "reconciled",
-        orders=len(records.orders),
-        charges=records.charges,
-        shipments=records.shipments,
-        mails_are_read=records.complete_since.confirmations < math.inf,
-        mismatches=len(mismatches),
-    )
+    log.info("reconciled", **asdict(found) | {"mismatches": len(found.mismatches)})
 
 
 if __name__ == "__main__":

@@ -1,28 +1,31 @@
-"""Reads order records from checkout, payment, shipping and email, through their internal services."""
+"""Reads order records from checkout, payment, shipping and email, through their internal services, and compares them.
+
+An order is compared with all its charges, shipments and confirmations, which are looked up by its id, whatever their
+date. At most a page of orders is in memory at a time.
+"""
 
 import math
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis.errors import InvalidArgument, NotFound, Unimplemented
+from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
-from checkout_service.domain import State
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State
 from checkout_service.reconciliation.rules import (
     CompleteSince,
     Digests,
+    Effect,
     Mismatch,
     OrderRecords,
-    RecordedCharge,
-    RecordedConfirmation,
     RecordedOrder,
-    RecordedShipment,
     find_mismatches,
 )
 from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
@@ -32,15 +35,14 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
-# An order has this reason if an operator has settled it as shipped. Other SHIPPED and DONE orders have no reason.
-SETTLED_SHIPPED = "SETTLED_SHIPPED"
-
 # How far the databases' clocks may differ.
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
+# An order's charge and shipment are usually recorded while fewer orders than this are placed. Looking up others again
+# takes time, but changes nothing.
+_RECENT = 20_000
 
-EffectT = TypeVar("EffectT", RecordedCharge, RecordedShipment)
 PageT = TypeVar(
     "PageT",
     orders_pb2.ScanOrdersResponse,
@@ -49,19 +51,45 @@ PageT = TypeVar(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """A period's records, grouped by order, and the number of charges and shipments among the records."""
+@dataclass(slots=True)
+class Comparison:
+    """The figures of all compared orders, and the mismatches found, oldest first.
 
-    orders: list[OrderRecords]
-    charges: int
-    shipments: int
-    complete_since: CompleteSince
+    If all records agree, each order that is neither declined, in progress nor settled has one charge and one shipment.
 
-    def mismatches(self, settled_before: float) -> list[Mismatch]:
-        """Return all mismatches, oldest first. Records newer than `settled_before` need no counterpart yet."""
-        found = (find_mismatches(order, settled_before, self.complete_since) for order in self.orders)
-        return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
+    Attributes:
+        orders: the number of orders in the journal.
+        declined: how many of these ended without a charge.
+        in_progress: how many may be changing, and were not compared.
+        closed: how many an operator settled, or must settle.
+        confirmations: without those that will never be sent.
+    """
+
+    orders: int = 0
+    declined: int = 0
+    in_progress: int = 0
+    closed: int = 0
+    charges: int = 0
+    shipments: int = 0
+    confirmations: int = 0
+    mails_are_read: bool = True
+    mismatches: list[Mismatch] = field(default_factory=list)
+
+    def add(self, records: OrderRecords) -> None:
+        order = records.order
+        if order is not None:
+            self.orders += 1
+            self.declined += order.state in RELEASED_CART
+            self.in_progress += order.in_progress
+            self.closed += bool(order.settlement) or order.state in NEEDS_OPERATOR | {State.SETTLED}
+        if order is None or not order.in_progress:
+            self.charges += len(records.charges)
+            self.shipments += len(records.shipments)
+            self.confirmations += sum(not confirmation.failed for confirmation in records.confirmations)
+
+
+Orders: TypeAlias = dict[str, RecordedOrder | None]
+"""Maps order ids to orders, or to None if the journal does not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,80 +101,106 @@ class Reader:
     manifest: ShipmentManifestStub
     confirmations: MailRecordsStub | None
 
-    async def read(self, since: float) -> Records:
-        """Return the records of all orders that were created, charged or shipped since `since`, or that are stuck.
+    async def compare(self, since: float, settled_before: float) -> Comparison:
+        """Compare all orders that were created, charged or shipped since `since`, or that are stuck.
 
-        If an older order was charged or shipped since `since`, also return its earlier records.
+        Records newer than `settled_before` need no counterpart yet, unless they are dated in the future.
         """
-        orders, orders_since = await self._orders(since)
-        charges, (shipments, shipments_since) = await self._charges(since), await self._shipments(since)
-        effects: list[RecordedCharge | RecordedShipment] = [*charges, *shipments]
-        recorded = {_order_id(effect.key) for effect in effects if effect.recorded_at >= since}
-        earlier = [order for order_id in recorded - orders.keys() if (order := await self._find(order_id))]
-        begun = min((order.created_at for order in earlier), default=since)
-        if begun < since:
-            charges, (shipments, shipments_since) = await self._charges(begun), await self._shipments(begun)
-        orders |= {order.order_id: order for order in earlier}
-        order_ids = [*(recorded | orders.keys())]
-        confirmations, confirmations_since = await self._find_confirmations(order_ids)
-        charged, shipped = _by_order(charges), _by_order(shipments)
-        found = [
-            OrderRecords(id_, orders.get(id_), tuple(charged[id_]), tuple(shipped[id_]), confirmations.get(id_))
-            for id_ in order_ids
-        ]
-        # Add older stuck orders. Their charges and shipments were not read, so don't compare them.
+        found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS
+        async for orders in self._batches(since):
+            batch, complete_since = await self.read(orders)
+            found.mails_are_read &= complete_since.confirmations < math.inf
+            mismatches: list[Mismatch] = []
+            for records in batch:
+                found.add(records)
+                mismatches += find_mismatches(records, settled_before, complete_since, now=now)
+            # If an order has changed meanwhile, its records were not read at one point in time.
+            again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
+            found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
+        found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
+        return found
+
+    async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
+        """Return up to 1,000 orders by id, and since when no order was deleted."""
+        found: Orders = dict.fromkeys(order_ids)
+        reply = _whole(await self.journal.ScanOrders(orders_pb2.ScanOrdersRequest(order_ids=[*found] or [""])))
+        found |= {order.order_id: _order_from_wire(order) for order in reply.orders}
+        return found, _complete_since(reply.complete_since)
+
+    async def read(self, orders: Orders) -> tuple[list[OrderRecords], CompleteSince]:
+        """Return all records of up to 1,000 orders, and the times since which all records are stored."""
+        ids = [*orders]
+        charges = await self.ledger.ListCharges(payment_ledger_pb2.ListChargesRequest(order_ids=ids))
+        shipments = await self.manifest.ListShipments(shipment_manifest_pb2.ListShipmentsRequest(order_ids=ids))
+        confirmations, confirmations_since = await self._find_confirmations(ids)
+        _, orders_since = await self.find(())
+        effects = (
+            _by_order(map(_charge_from_wire, _whole(charges).charges)),
+            _by_order(map(_shipment_from_wire, _whole(shipments).shipments)),
+            _by_order(confirmations),
+        )
+        records = [OrderRecords(id_, order, *(tuple(by[id_]) for by in effects)) for id_, order in orders.items()]
+        return records, CompleteSince(orders_since, _complete_since(shipments.complete_since), confirmations_since)
+
+    async def _batches(self, since: float) -> AsyncIterator[Orders]:
+        """Yield each order to compare once, in batches of up to 1,000. Stuck orders come last."""
+
+        async def older(ids: Iterable[str]) -> Orders:
+            """Look orders up, except those that the scan yields, and those that were looked up before."""
+            new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
+            found = (await self.find(new))[0] if new else {}
+            found = {id_: order for id_, order in found.items() if order is None or order.created_at < since}
+            looked_up.update(found)
+            return found
+
+        recent: dict[str, None] = {}
+        looked_up: set[str] = set()
+        async for ids, orders in self._pages(since):
+            if batch := orders or await older(ids):
+                yield batch
+            recent |= dict.fromkeys(ids)
+            for id_ in [*islice(recent, max(0, len(recent) - _RECENT))]:
+                del recent[id_]
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
-        older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
-        found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
-        complete_since = CompleteSince(orders_since, shipments_since, confirmations_since)
-        return Records(found, len(charges), len(shipments), complete_since)
+        if batch := await older(order.order_id for order in stuck.orders):
+            yield batch
 
-    async def _orders(self, since: float) -> tuple[dict[str, RecordedOrder], float]:
-        orders: dict[str, RecordedOrder] = {}
-        complete_since = 0.0
-        async for page in _pages(self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, since):
-            orders |= {order.order_id: _order_from_wire(order) for order in page.orders}
-            complete_since = _complete_since(page.complete_since)
-        return orders, complete_since
+    async def _pages(self, since: float) -> AsyncIterator[tuple[list[str], Orders]]:
+        """Yield pages of orders, charges and shipments, merged by time: their order ids, and the orders."""
 
-    async def _charges(self, since: float) -> list[RecordedCharge]:
-        since -= CLOCK_SKEW_SECONDS
-        return [
-            RecordedCharge(charge.charge_key, money_from_wire(charge.amount), _seconds(charge.recorded_at))
-            async for page in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since)
-            for charge in page.charges
-        ]
+        async def orders() -> AsyncIterator[tuple[float, list[str], Orders]]:
+            async for page in _pages(self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, since):
+                found: Orders = {order.order_id: _order_from_wire(order) for order in page.orders}
+                yield _seconds(page.orders[-1].created_at), [*found], found
 
-    async def _shipments(self, since: float) -> tuple[list[RecordedShipment], float]:
-        shipments: list[RecordedShipment] = []
-        complete_since = 0.0
-        since -= CLOCK_SKEW_SECONDS
-        async for page in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
-            shipments += map(_shipment_from_wire, page.shipments)
-            complete_since = _complete_since(page.complete_since)
-        return shipments, complete_since
+        async def charges() -> AsyncIterator[tuple[float, list[str], Orders]]:
+            async for page in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since):
+                keys = [charge.charge_key for charge in page.charges]
+                yield _seconds(page.charges[-1].recorded_at), [*map(_order_id, keys)], {}
 
-    async def _find(self, order_id: str) -> RecordedOrder | None:
-        try:
-            return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
-        except (NotFound, InvalidArgument):  # other callers of payment or shipping may use keys without an order id
-            return None
+        async def shipments() -> AsyncIterator[tuple[float, list[str], Orders]]:
+            async for page in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
+                keys = [shipment.shipment_key for shipment in page.shipments]
+                yield _seconds(page.shipments[-1].recorded_at), [*map(_order_id, keys)], {}
 
-    async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
-        """Return confirmations by order id, and the time since which no confirmation has been deleted."""
+        streams = dict.fromkeys((orders(), charges(), shipments()), since)  # each stream with the time it has reached
+        while streams:
+            stream = min(streams, key=lambda stream: streams[stream])
+            if (page := await anext(stream, None)) is None:
+                del streams[stream]
+            else:
+                streams[stream] = page[0]
+                yield page[1:]
+
+    async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[list[Effect], float]:
+        """Return confirmations, and the time since which no confirmation has been deleted."""
         if self.confirmations is None:
-            return {}, math.inf
-        confirmations: dict[str, RecordedConfirmation] = {}
-        complete_since = 0.0
-        for start in range(0, len(order_ids), _MAX_LISTED):
-            request = mail_records_pb2.FindMailsRequest(order_ids=order_ids[start : start + _MAX_LISTED])
-            try:
-                found = await self.confirmations.FindMails(request)
-            except Unimplemented:
-                return {}, math.inf
-            confirmations |= {mail.order_id: confirmation_from_wire(mail) for mail in found.mails}
-            complete_since = _complete_since(found.complete_since)
-        return confirmations, complete_since
+            return [], math.inf
+        try:
+            found = await self.confirmations.FindMails(mail_records_pb2.FindMailsRequest(order_ids=order_ids))
+        except Unimplemented:
+            return [], math.inf
+        return [confirmation_from_wire(mail) for mail in found.mails], _complete_since(found.complete_since)
 
 
 @asynccontextmanager
@@ -172,13 +226,17 @@ async def open_reader(
 async def _pages(
     call: Callable[[Any], Awaitable[PageT]], request: Callable[..., Any], since: float
 ) -> AsyncIterator[PageT]:
-    token = ""
-    while True:
-        page = await call(request(since=time_to_wire(max(since, 0.0)), page_token=token))
+    """Yield the pages of a list, without the empty page that ends it."""
+    page = await call(request(since=time_to_wire(max(since, 0.0))))
+    while page.next_page_token:
         yield page
-        token = page.next_page_token
-        if not token:
-            return
+        page = await call(request(page_token=page.next_page_token))
+
+
+def _whole(reply: PageT) -> PageT:
+    if reply.next_page_token:
+        raise Unavailable("a service of an older release does not list records by order; upgrade it first")
+    return reply
 
 
 def _complete_since(at: Timestamp) -> float:
@@ -191,16 +249,22 @@ def _order_id(key: str) -> str:
     return key.partition(":")[0]
 
 
-def _by_order(effects: Iterable[EffectT]) -> defaultdict[str, list[EffectT]]:
-    found: defaultdict[str, list[EffectT]] = defaultdict(list)
+def _by_order(effects: Iterable[Effect]) -> Mapping[str, list[Effect]]:
+    found: defaultdict[str, list[Effect]] = defaultdict(list)
     for effect in effects:
         found[_order_id(effect.key)].append(effect)
     return found
 
 
-def _shipment_from_wire(shipment: shipment_manifest_pb2.RecordedShipment) -> RecordedShipment:
-    recorded_at, digests = _seconds(shipment.recorded_at), _digests(shipment.digests)
-    return RecordedShipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
+def _charge_from_wire(charge: payment_ledger_pb2.CapturedCharge) -> Effect:
+    amount, at = money_from_wire(charge.amount), _seconds(charge.recorded_at)
+    label, is_readable = f"{amount} under {charge.charge_key}", charge.HasField("amount")
+    return Effect(charge.charge_key, label, at, amount, is_readable=is_readable, digests=_digests(charge.digests))
+
+
+def _shipment_from_wire(shipment: shipment_manifest_pb2.RecordedShipment) -> Effect:
+    key, at, digests = shipment.shipment_key, _seconds(shipment.recorded_at), _digests(shipment.digests)
+    return Effect(key, shipment.tracking_id, at, is_readable=bool(digests), digests=digests)
 
 
 def _order_from_wire(order: orders_pb2.Order) -> RecordedOrder:
@@ -212,15 +276,18 @@ def _order_from_wire(order: orders_pb2.Order) -> RecordedOrder:
         money_from_wire(order.total),
         _seconds(order.created_at),
         _seconds(order.updated_at),
-        is_settled=state == State.SETTLED or order.reason == SETTLED_SHIPPED,
+        settlement=order.settlement,
+        in_progress=not order.stuck and state in {*OPEN, State.SHIPPED},
+        is_readable=not order.unreadable,
         digests=_digests(order.digests),
     )
 
 
-def confirmation_from_wire(mail: mail_records_pb2.Mail) -> RecordedConfirmation:
+def confirmation_from_wire(mail: mail_records_pb2.Mail) -> Effect:
     state = mail_records_pb2.MailState.Name(mail.state).removeprefix("MAIL_STATE_")
-    detail = f"{state.lower()} {mail.reason}".rstrip()
-    return RecordedConfirmation(mail.state == mail_records_pb2.MAIL_STATE_FAILED, detail, _digests(mail.digests))
+    label, failed = f"{state.lower()} {mail.reason}".rstrip(), mail.state == mail_records_pb2.MAIL_STATE_FAILED
+    is_readable = mail.state != mail_records_pb2.MAIL_STATE_UNSPECIFIED
+    return Effect(mail.order_id, label, failed=failed, is_readable=is_readable, digests=_digests(mail.digests))
 
 
 def _digests(digests: RecordDigests) -> Digests:

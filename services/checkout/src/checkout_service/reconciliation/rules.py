@@ -1,8 +1,9 @@
-"""Compares an order's records in the journal, payment, shipping and email."""
+"""Compares an order's records in the journal, payment, shipping and email, by the tables EXPECTED and KINDS."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import TypeAlias
 
 from chassis.values.money import Money
@@ -19,24 +20,82 @@ class Kind(StrEnum):
     NOT_CHARGED = "NOT_CHARGED"
     REFUSED_BUT_CHARGED = "REFUSED_BUT_CHARGED"
     REFUSED_BUT_SHIPPED = "REFUSED_BUT_SHIPPED"
+    REFUSED_BUT_MAILED = "REFUSED_BUT_MAILED"
     AMOUNT_DIFFERS = "AMOUNT_DIFFERS"
     ATTEMPT_DIFFERS = "ATTEMPT_DIFFERS"
+    CHARGE_DIFFERS = "CHARGE_DIFFERS"
     PARCEL_DIFFERS = "PARCEL_DIFFERS"
     NOT_MAILED = "NOT_MAILED"
     MAIL_DIFFERS = "MAIL_DIFFERS"
+    NOT_SETTLED = "NOT_SETTLED"
     OPEN_TOO_LONG = "OPEN_TOO_LONG"
     UNKNOWN_ORDER = "UNKNOWN_ORDER"
+    UNREADABLE = "UNREADABLE"
 
+
+class Expected(Enum):
+    """Whether a store has a record of an order."""
+
+    ONE = auto()
+    NONE = auto()
+    ANY = auto()
+    PAIRED = auto()
+    """A charge and a shipment need each other; a confirmation needs a shipment."""
+
+
+_ONE, _NONE, _ANY, _PAIRED = Expected
+
+SETTLED_SHIPPED = "settled_shipped"
+UNKNOWN = ""
+
+EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
+    # state, or an operator's decision: (charge, shipment, confirmation)
+    **dict.fromkeys(PLACED, (_ONE, _ONE, _ONE)),
+    **dict.fromkeys(OPEN, (_PAIRED, _PAIRED, _ANY)),
+    **dict.fromkeys(RELEASED_CART, (_NONE, _NONE, _NONE)),
+    State.NEEDS_REFUND: (_ONE, _NONE, _ANY),
+    State.NEEDS_REVIEW: (_ONE, _ANY, _ANY),
+    State.SETTLED: (_ANY, _ANY, _ANY),
+    SETTLED_SHIPPED: (_ANY, _ANY, _ONE),
+    UNKNOWN: (_PAIRED, _PAIRED, _PAIRED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """What to report of a store. `alone`: if its record and the one that it is paired with are missing."""
+
+    missing: Kind
+    alone: Kind | None
+    unexpected: Kind
+    twice: Kind
+    differs: Kind
+
+
+KINDS = (
+    _Kinds(
+        Kind.SHIPPED_NOT_CHARGED,
+        Kind.NOT_CHARGED,
+        Kind.REFUSED_BUT_CHARGED,
+        Kind.CHARGED_TWICE,
+        Kind.CHARGE_DIFFERS,
+    ),
+    _Kinds(Kind.CHARGED_NOT_SHIPPED, None, Kind.REFUSED_BUT_SHIPPED, Kind.SHIPPED_TWICE, Kind.PARCEL_DIFFERS),
+    _Kinds(Kind.NOT_MAILED, Kind.NOT_MAILED, Kind.REFUSED_BUT_MAILED, Kind.MAIL_DIFFERS, Kind.MAIL_DIFFERS),
+)
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""Maps the parts of a record, such as `address`, to digests, which are compared instead of the content."""
+"""Maps the parts of a record, such as `address`, to digests. Every part that two stores have is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedOrder:
     """An order in checkout's journal. All times in this module are seconds since 1970.
 
-    `is_settled`: whether an operator has settled the order, so that its charges and shipments are not compared.
+    Attributes:
+        settlement: the latest decision of an operator in the order's history, such as SETTLED_SHIPPED; "" if none.
+        in_progress: whether a worker may be about to change the order's records, which therefore can't be compared.
+        is_readable: False if only some of the order's fields could be decoded.
     """
 
     order_id: str
@@ -45,53 +104,41 @@ class RecordedOrder:
     total: Money
     created_at: float
     changed_at: float
-    is_settled: bool = False
+    settlement: str = ""
+    in_progress: bool = False
+    is_readable: bool = True
     digests: Digests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedCharge:
-    key: str
-    amount: Money
-    recorded_at: float
+class Effect:
+    """A charge, shipment or confirmation of an order.
 
-
-@dataclass(frozen=True, slots=True)
-class RecordedShipment:
-    key: str
-    tracking_id: str
-    recorded_at: float
-    digests: Digests = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedConfirmation:
-    """A confirmation that the email service has accepted.
-
-    `failed`: whether the mail will never be sent. A mail that is still waiting for the relay is not a mismatch.
+    Attributes:
+        key: the idempotency key; for confirmations the order id.
+        label: what identifies the record for operators, such as a tracking id.
+        amount: what was charged; None for shipments and confirmations.
+        failed: whether it is a mail that will never be sent. A mail that waits for the relay is not a mismatch.
     """
 
-    failed: bool
-    detail: str
+    key: str
+    label: str
+    recorded_at: float = 0.0
+    amount: Money | None = None
+    failed: bool = False
+    is_readable: bool = True
     digests: Digests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderRecords:
-    """All records of one order.
-
-    Attributes:
-        order: None if the journal has no order with this id.
-        charges, shipments: the order's charges and shipments, oldest first.
-        effects_are_read: False if the order is too old for its charges and shipments to have been read.
-    """
+    """All records of one order. `order`: None if the journal has no order with this id. Effects are oldest first."""
 
     order_id: str
     order: RecordedOrder | None
-    charges: tuple[RecordedCharge, ...] = ()
-    shipments: tuple[RecordedShipment, ...] = ()
-    confirmation: RecordedConfirmation | None = None
-    effects_are_read: bool = True
+    charges: tuple[Effect, ...] = ()
+    shipments: tuple[Effect, ...] = ()
+    confirmations: tuple[Effect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,89 +168,90 @@ class CompleteSince:
     confirmations: float = 0.0
 
 
-def find_mismatches(records: OrderRecords, settled_before: float, complete_since: CompleteSince) -> Iterator[Mismatch]:
+def find_mismatches(
+    records: OrderRecords, settled_before: float, complete_since: CompleteSince, *, now: float = math.inf
+) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
-    Records newer than `settled_before` need no counterpart yet. The counterparts of records older than `complete_since`
-    may have been deleted because of their age.
+    Records newer than `settled_before` need no counterpart yet, unless they are dated later than `now`. The
+    counterparts of records older than `complete_since` may have been deleted because of their age.
     """
+    order = records.order
+    if order is not None and order.in_progress:
+        return
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
         Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
-        Kind.NOT_MAILED: complete_since.confirmations if records.confirmation is None else 0.0,
+        Kind.NOT_MAILED: complete_since.confirmations if not records.confirmations else 0.0,
     }
-    order, found = records.order, list[_Found]()
-    if records.effects_are_read and not (order and order.is_settled):
-        found += [*_doubled(records), *_contradictions(records), *_differences(records)]
-    if records.effects_are_read:
-        found += _unconfirmed(records)
-    if order is not None and order.state in {*OPEN, State.SHIPPED, *NEEDS_OPERATOR}:
-        found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
     # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
-    for kind, found_at, detail in found:
+    for kind, found_at, detail in (*_of_order(records), *_counts(records), *_differences(records)):
         since = max(found_at, in_progress_since)
-        if counterparts_since.get(kind, 0.0) <= since < settled_before:
+        is_settled = since < settled_before or since > now
+        if is_settled and counterparts_since.get(kind, 0.0) <= since:
             yield Mismatch(kind, records.order_id, order.state if order else "", since, detail)
 
 
 _Found = tuple[Kind, float, str]
 
 
-def _doubled(records: OrderRecords) -> Iterator[_Found]:
-    charges, shipments = records.charges, records.shipments
-    if len(charges) > 1:
-        detail = ", ".join(f"{charge.amount} under {charge.key}" for charge in charges)
-        yield Kind.CHARGED_TWICE, charges[1].recorded_at, detail
-    if len(shipments) > 1:
-        yield Kind.SHIPPED_TWICE, shipments[1].recorded_at, ", ".join(shipment.tracking_id for shipment in shipments)
-
-
-def _contradictions(records: OrderRecords) -> Iterator[_Found]:
-    """Find contradictions between the order's state and whether it was charged and shipped."""
-    order, charges, shipments = records.order, records.charges, records.shipments
-    state = order.state if order else ""
+def _of_order(records: OrderRecords) -> Iterator[_Found]:
+    order, effects = records.order, (*records.charges, *records.shipments)
     if order is None:
-        effects: list[RecordedCharge | RecordedShipment] = [*charges, *shipments]
-        first = min(effects, key=lambda effect: effect.recorded_at)
-        yield Kind.UNKNOWN_ORDER, first.recorded_at, ", ".join(sorted({effect.key for effect in effects}))
-    elif not charges and not shipments and state in PLACED | NEEDS_OPERATOR:
-        yield Kind.NOT_CHARGED, order.changed_at, ""
-    is_refused, is_left = state in RELEASED_CART, state in NEEDS_OPERATOR
-    if charges and (is_refused or not (shipments or is_left)):
-        kind = Kind.REFUSED_BUT_CHARGED if is_refused else Kind.CHARGED_NOT_SHIPPED
-        yield kind, charges[0].recorded_at, f"charged {charges[0].amount}"
-    if shipments and (is_refused or state == State.NEEDS_REFUND or not charges):
-        kind = Kind.REFUSED_BUT_SHIPPED if is_refused or charges else Kind.SHIPPED_NOT_CHARGED
-        yield kind, shipments[0].recorded_at, f"shipped as {shipments[0].tracking_id}"
+        first = min((effect.recorded_at for effect in effects), default=0.0)
+        yield Kind.UNKNOWN_ORDER, first, ", ".join(sorted({effect.key for effect in effects}))
+    elif not order.is_readable:
+        yield Kind.UNREADABLE, order.changed_at, "the order"
+    elif order.state in {*OPEN, State.SHIPPED, *NEEDS_OPERATOR}:
+        yield Kind.OPEN_TOO_LONG, order.changed_at, ""
+    elif order.state == State.SETTLED and not order.settlement:
+        yield Kind.NOT_SETTLED, order.changed_at, "no operator's decision in its history"
+
+
+def _counts(records: OrderRecords) -> Iterator[_Found]:
+    """Find records that are missing, unexpected or one too many, by the order's row in EXPECTED."""
+    order, charges, shipments = records.order, records.charges, records.shipments
+    stores, partners = (charges, shipments, records.confirmations), (shipments, charges, shipments)
+    changed_at = order.changed_at if order else 0.0
+    rule = UNKNOWN if order is None else order.state
+    if rule in PLACED and order and order.settlement == SETTLED_SHIPPED:
+        rule = SETTLED_SHIPPED
+    for kinds, expected, effects, others in zip(KINDS, EXPECTED[rule], stores, partners, strict=True):
+        labels = ", ".join(effect.label for effect in effects or others)
+        if not effects or effects[0].failed:
+            kind = kinds.missing if others else kinds.alone
+            if kind and (expected is _ONE or (expected is _PAIRED and others)):
+                yield kind, others[0].recorded_at if others else changed_at, labels
+        elif expected is _NONE:
+            yield kinds.unexpected, effects[0].recorded_at or changed_at, labels
+        if len(effects) > 1:
+            yield kinds.twice, effects[1].recorded_at, labels
 
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
-    """Find differences between the order's content and what was charged and shipped."""
-    if (order := records.order) is None:
-        return
-    for charge in records.charges:
-        if charge.amount != order.total:
-            yield Kind.AMOUNT_DIFFERS, charge.recorded_at, f"charged {charge.amount} instead of {order.total}"
-        is_only_charge = order.state in PLACED and len(records.charges) == 1
-        if is_only_charge and charge.key != charge_key(order.order_id, order.attempt):
-            yield Kind.ATTEMPT_DIFFERS, charge.recorded_at, f"charged under {charge.key}"
-    for shipment in records.shipments:
-        if parts := _differing(order.digests, shipment.digests):
-            yield Kind.PARCEL_DIFFERS, shipment.recorded_at, f"{parts} of {shipment.tracking_id}"
+    """Find differences between the order's content and that of its charges, shipments and confirmations."""
+    order, charges, shipments = records.order, records.charges, records.shipments
+    changed_at = order.changed_at if order else 0.0
+    for kinds, effects in zip(KINDS, (charges, shipments, records.confirmations), strict=True):
+        for effect in effects:
+            at = effect.recorded_at or changed_at
+            if not effect.is_readable:
+                yield Kind.UNREADABLE, at, effect.label
+            elif order and order.is_readable and (effects is records.confirmations or not order.settlement):
+                found = _difference(order, effect, is_only=len(effects) == 1)
+                yield from ((kind or kinds.differs, at, f"{detail} {effect.label}") for kind, detail in found)
 
 
-def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
-    order, confirmation, shipments = records.order, records.confirmation, records.shipments
-    since = shipments[0].recorded_at if shipments else order.changed_at if order else 0.0
-    is_placed = order.state in PLACED if order else bool(shipments)
-    if is_placed and (confirmation is None or confirmation.failed):
-        yield Kind.NOT_MAILED, since, confirmation.detail if confirmation else "the email service has no confirmation"
-    # An order that needs an operator may have been confirmed with a tracking id that the journal does not have.
-    is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
-    if order and confirmation and is_clear and (parts := _differing(order.digests, confirmation.digests)):
-        yield Kind.MAIL_DIFFERS, since, parts
-
-
-def _differing(expected: Digests, found: Digests) -> str:
-    return ", ".join(part for part, digest in found.items() if digest != expected.get(part, digest))
+def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
+    """Yield how an effect differs. None: its store's kind. Only one effect can have the order's ids."""
+    if effect.amount is not None:
+        if effect.amount != order.total:
+            yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
+        if is_only and order.state in PLACED and effect.key != charge_key(order.order_id, order.attempt):
+            yield Kind.ATTEMPT_DIFFERS, f"attempt {order.attempt} was to be charged, not"
+            return
+    ids = set() if is_only else {"purchase", "request", "transaction", "tracking"}
+    both = effect.digests.keys() & order.digests.keys() - ids
+    if parts := ", ".join(sorted(part for part in both if effect.digests[part] != order.digests[part])):
+        yield None, f"{parts} of"
