@@ -17,8 +17,8 @@ from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetric
 from checkout_service.order_spans import current_traceparent, links_to
 from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from checkout_service.reconciliation.__main__ import _report
-from checkout_service.reconciliation.reader import Records
-from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
+from checkout_service.reconciliation.reader import Comparison
+from checkout_service.reconciliation.rules import Kind, Mismatch
 from shop_kit.checkouts import Start
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.metrics import Series, measured
@@ -188,8 +188,7 @@ def test_the_currencies_of_metrics_are_bounded() -> None:
 def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
     telemetry, read = measured()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
-    records = Records([], charges=2, shipments=1, complete_since=CompleteSince())
-    _report(records, mismatches, telemetry)
+    _report(Comparison(charges=2, shipments=1, mismatches=mismatches), telemetry)
     kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
     found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
     assert read() == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}

@@ -9,14 +9,13 @@ import pytest
 
 from chassis.errors import Unavailable
 from chassis.rpc.client import channel
-from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _read_in_time, _wait_for, main
-from checkout_service.reconciliation.reader import Reader, Records
-from checkout_service.reconciliation.rules import CompleteSince
+from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, _wait_for, main
+from checkout_service.reconciliation.reader import Comparison, Reader
 from shop_cli.local.ports import reserved
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 
-RECORDS = Records([], charges=0, shipments=0, complete_since=CompleteSince())
+FOUND = Comparison()
 
 
 class RestartedPeer:
@@ -25,12 +24,12 @@ class RestartedPeer:
     def __init__(self, failures: int) -> None:
         self.failures = failures
 
-    async def read(self, since: float) -> Records:
+    async def compare(self, since: float, _settled_before: float) -> Comparison:
         assert since > 0
         self.failures -= 1
         if self.failures >= 0:
             raise Unavailable("going away")
-        return RECORDS
+        return FOUND
 
 
 def settings(wait_seconds: float) -> ReconciliationSettings:
@@ -44,13 +43,13 @@ def settings(wait_seconds: float) -> ReconciliationSettings:
 
 async def test_records_are_read_again_when_a_peer_is_replaced_meanwhile() -> None:
     reader = cast("Reader", RestartedPeer(failures=2))
-    assert await _read_in_time(reader, {}, settings(wait_seconds=60)) is RECORDS
+    assert await _compare_in_time(reader, {}, settings(wait_seconds=60)) is FOUND
 
 
 async def test_the_job_ends_with_the_last_error_when_its_time_is_over() -> None:
     reader = cast("Reader", RestartedPeer(failures=1))
     with pytest.raises(Unavailable, match="^going away$"):
-        await _read_in_time(reader, {}, settings(wait_seconds=0))
+        await _compare_in_time(reader, {}, settings(wait_seconds=0))
 
 
 async def test_a_peer_that_answers_late_is_waited_for_and_named_meanwhile(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -49,6 +49,8 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
+        # Text that is damaged must not make a whole report fail.
+        self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
         self._commits_done = 0
@@ -178,9 +180,11 @@ def add_functions(connection: sqlite3.Connection) -> None:
     connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
 
 
-def _date_part(_epoch: str, moment: float | str) -> float:
+def _date_part(_epoch: str, moment: float | str) -> float | None:
     if isinstance(moment, str):
-        return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+        with suppress(ValueError):
+            return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+        return None
     return moment
 
 

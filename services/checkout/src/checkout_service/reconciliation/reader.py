@@ -226,11 +226,12 @@ async def open_reader(
 async def _pages(
     call: Callable[[Any], Awaitable[PageT]], request: Callable[..., Any], since: float
 ) -> AsyncIterator[PageT]:
-    """Yield the pages of a list, without the empty page that ends it."""
-    page = await call(request(since=time_to_wire(max(since, 0.0))))
-    while page.next_page_token:
+    """Yield the pages of a list, which an empty page ends, or a record with an invalid time."""
+    token, page = "", await call(request(since=time_to_wire(max(since, 0.0))))
+    while page.next_page_token not in {"", token}:
         yield page
-        page = await call(request(page_token=page.next_page_token))
+        token = page.next_page_token
+        page = await call(request(page_token=token))
 
 
 def _whole(reply: PageT) -> PageT:

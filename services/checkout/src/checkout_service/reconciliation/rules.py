@@ -45,8 +45,7 @@ class Expected(Enum):
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
 
-SETTLED_SHIPPED = "settled_shipped"
-UNKNOWN = ""
+UNKNOWN = "UNKNOWN"
 
 EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     # state, or an operator's decision: (charge, shipment, confirmation)
@@ -56,7 +55,8 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     State.NEEDS_REFUND: (_ONE, _NONE, _ANY),
     State.NEEDS_REVIEW: (_ONE, _ANY, _ANY),
     State.SETTLED: (_ANY, _ANY, _ANY),
-    SETTLED_SHIPPED: (_ANY, _ANY, _ONE),
+    "settled_shipped": (_ANY, _ANY, _ONE),
+    "settled_dismissed": (_ANY, _ANY, _ANY),
     UNKNOWN: (_PAIRED, _PAIRED, _PAIRED),
 }
 
@@ -93,7 +93,7 @@ class RecordedOrder:
     """An order in checkout's journal. All times in this module are seconds since 1970.
 
     Attributes:
-        settlement: the latest decision of an operator in the order's history, such as SETTLED_SHIPPED; "" if none.
+        settlement: the latest decision of an operator in the order's history, such as settled_shipped; "" if none.
         in_progress: whether a worker may be about to change the order's records, which therefore can't be compared.
         is_readable: False if only some of the order's fields could be decoded.
     """
@@ -186,7 +186,7 @@ def find_mismatches(
     }
     # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
-    for kind, found_at, detail in (*_of_order(records), *_counts(records), *_differences(records)):
+    for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
         is_settled = since < settled_before or since > now
         if is_settled and counterparts_since.get(kind, 0.0) <= since:
@@ -214,9 +214,7 @@ def _counts(records: OrderRecords) -> Iterator[_Found]:
     order, charges, shipments = records.order, records.charges, records.shipments
     stores, partners = (charges, shipments, records.confirmations), (shipments, charges, shipments)
     changed_at = order.changed_at if order else 0.0
-    rule = UNKNOWN if order is None else order.state
-    if rule in PLACED and order and order.settlement == SETTLED_SHIPPED:
-        rule = SETTLED_SHIPPED
+    rule = UNKNOWN if order is None else order.settlement if order.settlement in EXPECTED else order.state
     for kinds, expected, effects, others in zip(KINDS, EXPECTED[rule], stores, partners, strict=True):
         labels = ", ".join(effect.label for effect in effects or others)
         if not effects or effects[0].failed:
@@ -245,12 +243,13 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
     """Yield how an effect differs. None: its store's kind. Only one effect can have the order's ids."""
-    if effect.amount is not None:
-        if effect.amount != order.total:
-            yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
-        if is_only and order.state in PLACED and effect.key != charge_key(order.order_id, order.attempt):
-            yield Kind.ATTEMPT_DIFFERS, f"attempt {order.attempt} was to be charged, not"
-            return
+    key = charge_key(order.order_id, order.attempt)
+    if effect.amount not in {None, order.total}:
+        yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
+    # The shipment of the first attempt, and of all attempts in older releases, has the order's id as its key.
+    if is_only and order.state in PLACED and effect.key not in ({key} if effect.amount else {key, order.order_id}):
+        yield Kind.ATTEMPT_DIFFERS, f"the key is {effect.key} instead of {key} of"
+        return
     ids = set() if is_only else {"purchase", "request", "transaction", "tracking"}
     both = effect.digests.keys() & order.digests.keys() - ids
     if parts := ", ".join(sorted(part for part in both if effect.digests[part] != order.digests[part])):

@@ -17,7 +17,7 @@ from chassis.sql.database import Database, Row, listed
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
-from chassis.values.paging import Position
+from chassis.values.paging import MAX_SECONDS, Position
 from payment_service.domain import CartOrdered, Entry, Ledger, LedgerUnavailable, Payment, State
 
 log = structlog.get_logger()
@@ -140,7 +140,7 @@ def _entry_from_row(row: Row) -> Entry:
         amount = Money.of(row["currency_code"], int(row["units"]), int(row["nanos"]))
         fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
-    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
+    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], float(row["recorded_seconds"]))
 
 
 def _listed_from_row(row: Row) -> Entry:
@@ -148,5 +148,5 @@ def _listed_from_row(row: Row) -> Entry:
         entry = _entry_from_row(row)
     except (TypeError, ValueError):
         log.exception("charge cannot be decoded", charge_key=row["charge_key"])
-        entry = Entry(row["charge_key"], State.CHARGED, recorded_at=row["recorded_seconds"] or 0.0)
+        entry = Entry(row["charge_key"], State.CHARGED, recorded_at=row["recorded_seconds"] or MAX_SECONDS)
     return replace(entry, recorded_id=row["transaction_id"])

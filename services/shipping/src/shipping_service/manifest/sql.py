@@ -20,7 +20,7 @@ from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
-from chassis.values.paging import Position
+from chassis.values.paging import MAX_SECONDS, Position
 from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, ShipmentForgotten
 
 log = structlog.get_logger()
@@ -146,7 +146,7 @@ def _entry_from_row(row: Row) -> Entry:
     if row["parcel"] is not None:
         stored = orjson.loads(row["parcel"])
         parcel = Parcel(Address(**stored["address"]), tuple(Item(**item) for item in stored["items"]))
-    return Entry(row["shipment_key"], parcel, row["recorded_seconds"])
+    return Entry(row["shipment_key"], parcel, float(row["recorded_seconds"]))
 
 
 def _listed_from_row(row: Row) -> Entry:
@@ -154,5 +154,5 @@ def _listed_from_row(row: Row) -> Entry:
         entry = _entry_from_row(row)
     except (KeyError, TypeError, ValueError):
         log.exception("shipment cannot be decoded", shipment_key=row["shipment_key"])
-        entry = Entry(row["shipment_key"], recorded_at=row["recorded_seconds"] or 0.0)
+        entry = Entry(row["shipment_key"], recorded_at=row["recorded_seconds"] or MAX_SECONDS)
     return replace(entry, recorded_id=row["tracking_id"])
