@@ -100,7 +100,10 @@ def test_no_wave_waits_for_a_later_one(render: Any, matrix_values: Object) -> No
 def test_stores_services_and_what_depends_on_them_follow_in_waves(render: Any) -> None:
     manifests = render(
         {
-            "services": {"storefront": {"url": "https://shop.example.com"}, "cart": {"autoscaling": {"enabled": True}}},
+            "services": {
+                "storefront": {"url": "https://shop.example.com", "env": {"TRUSTED_PROXIES": "10.0.0.0/16"}},
+                "cart": {"autoscaling": {"enabled": True}},
+            },
             "gateway": {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]},
             "ingress": {"enabled": True, "annotations": {"example.com/own": "x"}},
             "load": {"enabled": True},

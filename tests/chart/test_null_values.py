@@ -18,7 +18,7 @@ REMOVABLE = {
 MUCH = {
     "ingress": {"enabled": True},
     "gateway": {"enabled": True, "parentRefs": [{"name": "public"}]},
-    "services": {"storefront": {"url": "https://shop.example.com"}},
+    "services": {"storefront": {"url": "https://shop.example.com", "env": {"TRUSTED_PROXIES": "10.0.0.0/16"}}},
     "load": {"enabled": True},
     "tls": {"enabled": True},
     "observability": {

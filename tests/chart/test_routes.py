@@ -5,7 +5,7 @@ from typing import Any
 
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
-SHOP = {"url": "https://shop.example.com"}
+SHOP = {"url": "https://shop.example.com", "env": {"TRUSTED_PROXIES": "10.0.0.0/16"}}
 # What checkout calls when an order is paid for: not for customers.
 EFFECTS_OF_ORDERS = {"Charge", "ShipOrder", "SendOrderConfirmation"}
 

@@ -22,7 +22,8 @@ CANARY = {"v1": {"weight": 90, "replicas": 2}, "v2": {"weight": 10, "env": {"LOG
 
 
 def given(versions: Any, **values: Any) -> dict[str, Any]:
-    shop = {"storefront": {"url": "https://shop.example.com"}, "recommendation": {"versions": versions}}
+    storefront = {"url": "https://shop.example.com", "env": {"TRUSTED_PROXIES": "10.0.0.0/16"}}
+    shop = {"storefront": storefront, "recommendation": {"versions": versions}}
     return {"telemetry": {"endpoint": "http://otel:4317"}, "services": shop, **values}
 
 

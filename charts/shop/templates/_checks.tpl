@@ -3,6 +3,7 @@
 {{- $values := .Values -}}{{- $services := .Computed.services -}}
 {{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
 {{- $cloudnativepg := $values.postgresql.cloudnativepg.enabled -}}
+{{- $routes := or $values.gateway.enabled $values.ingress.enabled -}}
 {{- /* Once the manifest has forgotten a key, repeating its order would ship it again. */ -}}
 {{- $shipments := dig "shipping" "env" "RETENTION_DAYS" 0 $services | float64 -}}
 {{- $orders := dig "checkout" "env" "RETENTION_DAYS" 0 $services | float64 -}}
@@ -17,7 +18,9 @@
     (and $cloudnativepg (not (.Capabilities.APIVersions.Has "postgresql.cnpg.io/v1")))
   "gateway.parentRefs: the routes need a Gateway to attach to" (and $values.gateway.enabled (not $values.gateway.parentRefs))
   "lab.enabled: it breaks services on purpose, so not with externalDatabase.host, externalValkey.host, gateway.enabled or ingress.enabled"
-    (and $values.lab.enabled (or $external.host $values.externalValkey.host $values.gateway.enabled $values.ingress.enabled))
+    (and $values.lab.enabled (or $external.host $values.externalValkey.host $routes))
+  "lab.enabled: it breaks services on purpose, so not with networkPolicy.ingressFrom" (and $values.lab.enabled $values.networkPolicy.ingressFrom)
+  "development: it makes containers writable, so not with gateway.enabled or ingress.enabled" (and $values.development $routes)
   "load.enabled: there is no service \"storefront\" to visit" (and $values.load.enabled (not (hasKey $services "storefront")))
   (printf "services.shipping.env.RETENTION_DAYS: %v days are fewer than the %v days of services.checkout" $shipments $orders)
     (and (hasKey $services "shipping") (lt $shipments $orders))
@@ -32,6 +35,12 @@
 {{- include "shop.meshChecks" . -}}
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.tlsChecks" . -}}
+{{- with $services.storefront -}}
+{{- include "shop.refuse" (dict
+  "services.storefront.env.TRUSTED_PROXIES: name the addresses or networks of what the url leads to, or its limits know no client"
+    (and $routes (hasKey $.Computed.routed "storefront") (not (merge dict .env .secretRefs).TRUSTED_PROXIES))
+) -}}
+{{- end -}}
 {{- include "shop.employeeCheck" (get $services "employee-api" | default dict) -}}
 {{- include "shop.alertChecks" . -}}
 {{- end -}}
@@ -97,6 +106,12 @@
     (and (eq $store "external-valkey") (not $root.Values.externalValkey.existingSecret))
   (printf "services.%s.store: it is %s; remove %s" $name $service.store $unused)
     (or (hasKey $service.env $unused) (hasKey $service.secretRefs $unused))
+  (printf "services.%s.env.TRUSTED_PROXIES: with a network of all addresses, clients choose their address" $name)
+    (regexMatch "/0+(,|$)" (toString $service.env.TRUSTED_PROXIES | nospace))
+  (printf "services.%s.secretRefs: lab.enabled breaks services on purpose, so not with a database or store elsewhere" $name)
+    (and $root.Values.lab.enabled (or $service.secretRefs.DATABASE_URL $service.secretRefs.REDIS_URL))
+  (printf "services.%s.env: LAB and FAILPOINTS break services on purpose; they need lab.enabled" $name)
+    (and (not $root.Values.lab.enabled) (or (hasKey $service.env "LAB") (hasKey $service.env "FAILPOINTS")))
   (printf "services.%s.durability: its ledger must not lose a commit, as %s may; set required" $name $service.durability)
     (and (has $name (list "payment" "shipping")) (ne $service.durability "required"))
   "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com"

@@ -35,6 +35,9 @@
 - {name: MAX_CONNECTION_AGE_SECONDS, value: {{ $shutdown.connectionAge | quote }}}
 {{- else }}
 - {name: ALLOWED_HOSTS, value: {{ include "shop.allowedHosts" . | quote }}}
+{{- if hasPrefix "https:" $service.url }}
+- {name: SECURE_COOKIE, value: "1"}
+{{- end }}
 {{- end }}
 - {name: DRAIN_SECONDS, value: {{ $shutdown.drain | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
@@ -62,9 +65,6 @@
 {{- end }}
 {{- end }}
 {{- if eq $name "storefront" }}
-{{- if hasPrefix "https:" $service.url }}
-- {name: SECURE_COOKIE, value: "1"}
-{{- end }}
 {{- if $root.Values.observability.enabled }}
 - {name: TRACES_URL, value: "http://{{ include "shop.name" (list $root "jaeger") }}:16686"}
 {{- end }}

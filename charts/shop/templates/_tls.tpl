@@ -29,7 +29,7 @@
 {{- if .Values.tls.enabled }}- {name: tls, mountPath: /etc/shop-tls, readOnly: true}{{ end -}}
 {{- end -}}
 
-{{/* Plaintext to a server outside the release must be a decision. */}}
+{{/* A server outside the release that is not verified must be a decision. */}}
 {{- define "shop.tlsChecks" -}}
 {{- $tls := .Values.tls -}}
 {{- $refused := dict
@@ -39,12 +39,14 @@
     (and $tls.enabled (eq $tls.issuer "cert-manager") (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")))
   "gateway.grpcHostnames: with tls.enabled the Gateway needs a client certificate, a BackendTLSPolicy and its calls in tls.callers"
     (and $tls.enabled .Values.gateway.enabled .Values.gateway.grpcHostnames (not $tls.callers)) -}}
+{{- $exportTo := .Values.observability.collector.exportTo | values | join " " -}}
 {{- $plain := dict
   "telemetry.endpoint" (hasPrefix "http:" (default "" .Values.telemetry.endpoint))
-  "externalDatabase.sslmode" (and (not .Values.postgresql.enabled) (has .Values.externalDatabase.sslmode (list "disable" "allow" "prefer")))
+  "externalDatabase.sslmode" (and (not .Values.postgresql.enabled) (not (hasPrefix "verify-" .Values.externalDatabase.sslmode)))
+  "observability.collector.exportTo" (contains "http:" $exportTo)
   "externalValkey.tls" (not (or .Values.valkey.enabled .Values.externalValkey.tls)) -}}
 {{- range $key, $is := $plain -}}
-{{- $message := printf "%s: it is plaintext, which tls.enabled allows only if tls.plaintext lists it" $key -}}
+{{- $message := printf "%s: it is plaintext or not verified, which tls.enabled allows only if tls.plaintext lists it" $key -}}
 {{- $_ := set $refused $message (and $tls.enabled $is (not (has $key $tls.plaintext))) -}}
 {{- end -}}
 {{- include "shop.refuse" $refused -}}

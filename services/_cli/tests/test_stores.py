@@ -38,8 +38,8 @@ async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder
         assert await server.execute("SELECT 1") == [(1,)]
 
 
-async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: int) -> None:
-    async with Valkey(tmp_path, port) as server:
+async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path) -> None:
+    async with Valkey(tmp_path) as server:
         with redis.Redis.from_url(server.url) as client:
             # With the default, everysec, Valkey acknowledges writes before they are on disk.
             assert client.config_get("appendfsync") == {"appendfsync": "always"}

@@ -78,6 +78,12 @@ async def test_over_https_no_other_host_can_set_the_cookie() -> None:
         assert cookie.startswith("__Host-session=")
         assert {"Path=/", "Secure", "HttpOnly"} <= set(cookie.split("; "))
         assert "domain" not in cookie.lower()
+        response = await visitor.post("/checkout", data=order_fields())
+        response_of_choice = await visitor.post("/currency", data={"currency_code": "EUR"})
+        for prefix, found in (("__Secure-delivery=", response), ("__Host-currency=", response_of_choice)):
+            (cookie_of_page,) = (text for text in found.headers.get_list("set-cookie") if text.startswith(prefix))
+            assert "secure" in cookie_of_page.lower().split("; ")
+            assert found.headers["strict-transport-security"] == "max-age=31536000"
         planted = {"cookie": f"session={cookie.partition(';')[0].partition('=')[2]}"}
         assert "/cart/empty" not in (await visitor.get("/cart", headers=planted)).text
         assert "/cart/empty" in (await visitor.get("/cart", headers={"cookie": cookie.partition(";")[0]})).text

@@ -16,6 +16,8 @@ from employee_api.models import Activity, Entity, Task, User
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
+# Where a spreadsheet that expects another separator, or ignores quotes, would begin a cell.
+_INNER_FORMULA = f"([;,\t\r\n])([{_SPACES}]*[-=+@\uff1d\uff0b\uff0d\uff20])"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
 
@@ -37,7 +39,8 @@ class Format:
 
     Attributes:
         dialect: the SQL dialect. With SQLite, a zone requires the SQL function `zoned_timestamp` on the connection.
-        defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
+        defuse_formulas: whether free text that a spreadsheet would run as a formula gets an apostrophe. With SQLite,
+            this requires the SQL function `regexp_replace` on the connection.
         zone: the time zone of the timestamps in the file; None means UTC.
     """
 
@@ -50,6 +53,7 @@ class Format:
         if self.defuse_formulas:
             first = func.substr(func.ltrim(text, _SPACES), 1, 1)
             text = case((first.in_(_FORMULA_STARTS), literal("'") + text), else_=text)
+            text = func.regexp_replace(text, _INNER_FORMULA, r"\1'\2", "g")
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:

@@ -7,6 +7,7 @@ client costs an open cursor but no memory.
 import codecs
 import csv
 import io
+import re
 from collections.abc import AsyncGenerator, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -125,9 +126,15 @@ def _set_postgres_zone(connection: Connection, zone: ZoneInfo) -> None:
         raise
 
 
+def _regexp_replace(text: str | None, pattern: str, replacement: str, _flags: str) -> str | None:
+    """Replace all matches, as PostgreSQL does with the flag g."""
+    return None if text is None else re.sub(pattern, replacement, text)
+
+
 def _read_sqlite(connection: Connection, query: Select[Any], zone: ZoneInfo | None, separator: str) -> Iterator[bytes]:
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    driver.create_function("regexp_replace", 4, _regexp_replace, deterministic=True)
     if zone is not None:
-        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
         driver.create_function("zoned_timestamp", 1, partial(zoned_timestamp, zone=zone), deterministic=True)
     result = connection.execution_options(yield_per=_ROWS_PER_FETCH).execute(query)
     for rows in result.partitions():

@@ -63,8 +63,6 @@ class Settings(HttpServiceSettings):
     email_internal_addr: str
     # The key that signs session cookies. During a key rotation, list the new key, a comma and the old key.
     session_key: HmacKeySetting
-    # If true, browsers send the session cookie over https only.
-    secure_cookie: bool = False
     # Hourly limits.
     orders_per_session: PositiveInt = 10
     orders_per_network: PositiveInt = 600
@@ -107,7 +105,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
     routes.router.redirect_slashes = False  # Starlette's redirects trust the Host header, and use http behind a proxy
     signer = SessionSigner(settings.session_key)
     # Wrap Starlette's own middleware as well, so that the page for an unexpected error has a session and headers too.
-    shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=settings.secure_cookie)
+    shop = ShopMiddleware(routes, signer, errors.forbidden)
     return with_headers(shop, SECURITY_HEADERS)
 
 

@@ -20,7 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from chassis.errors import DomainError
 from chassis.http.checks import with_allowed_hosts, with_one_length, with_probes
 from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, with_limits
-from chassis.http.serving import ObservedApplication, with_headers
+from chassis.http.serving import ObservedApplication, with_headers, with_https
 from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.telemetry.instruments import Telemetry
@@ -42,6 +42,10 @@ def _parse_networks(text: str) -> tuple[str, ...]:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
         raise ValueError("must be addresses or networks, such as 10.0.0.0/8, separated by commas") from error
+    if any(network.prefixlen == 0 for network in networks):
+        raise ValueError(
+            "must be addresses or networks of proxies: with a network of all, clients choose their address"
+        )
     return tuple(map(str, networks))
 
 
@@ -50,6 +54,8 @@ class HttpServiceSettings(ServerSettings):
     header_timeout_seconds: PositiveFloat = 10
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
+    # If true, clients use https: cookies are sent over https only, and HSTS forbids plain HTTP.
+    secure_cookie: bool = False
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
     # Continue clients' traces and baggage. This is safe only behind a gateway that removes clients' trace headers.
     trust_traces: bool = False
@@ -80,8 +86,9 @@ class HttpService:
         )
         checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
         observed = ObservedApplication(checked, self.telemetry, self.unobserved, trusts=settings.trust_traces)
-        probed = with_probes(observed, self.is_ready)
-        return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
+        headed = with_headers(with_probes(observed, self.is_ready))
+        served = with_https(headed) if settings.secure_cookie else headed
+        return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", served), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
         if self.is_draining:

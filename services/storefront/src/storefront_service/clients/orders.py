@@ -18,7 +18,7 @@ from storefront_service.order_form import OrderForm
 _REPLAYED = "order-replayed"
 _LISTED = 50
 _REMOVAL = "empty_cart"
-_UNSETTLED = {"CHARGING", "VOIDING", "NEEDS_REFUND", "NEEDS_REVIEW"}
+_UNSETTLED = {"CHARGING", "VOIDING", "NEEDS_REFUND", "NEEDS_REVIEW", "SETTLING"}
 
 
 @dataclass(frozen=True, slots=True)

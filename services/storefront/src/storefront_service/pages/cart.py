@@ -14,7 +14,7 @@ from chassis.values.money import Money, is_currency_code, total
 from storefront_service.domain import CartLine, Catalog, Product, Receipt, is_local_path
 from storefront_service.pages.frame import CURRENCY_COOKIE, PERSONAL, Pages, found, require
 from storefront_service.web.forms import read_form
-from storefront_service.web.middleware import session_of
+from storefront_service.web.middleware import session_of, set_cookie
 
 MAX_QUANTITY = 10_000
 _SEE_OTHER = 303
@@ -124,7 +124,7 @@ class CartPages(Pages):
             raise InvalidArgument.field("currency_code", "is not a currency of this shop")
         back = form.get("return_to", "")
         response = RedirectResponse(back if is_local_path(back) else "/", _SEE_OTHER)
-        response.set_cookie(CURRENCY_COOKIE, code, max_age=_YEAR_SECONDS, httponly=True, samesite="lax")
+        set_cookie(request, response, CURRENCY_COOKIE, code, max_age=_YEAR_SECONDS)
         return response
 
 

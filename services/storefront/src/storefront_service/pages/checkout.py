@@ -20,10 +20,10 @@ from storefront_service import order_form
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
-from storefront_service.pages.frame import DELIVERY_COOKIE, PERSONAL, Pages
+from storefront_service.pages.frame import DELIVERY_COOKIE, DELIVERY_PATH, PERSONAL, Pages
 from storefront_service.sessions import Session, new_key
 from storefront_service.web.forms import read_form
-from storefront_service.web.middleware import session_of
+from storefront_service.web.middleware import cookie_name, session_of, set_cookie
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class CheckoutPages(Pages):
 
     async def form(self, request: Request) -> Response:
         """Show the form, with the total if the visitor has already entered an address."""
-        fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
+        fields = dict(parse_qsl(request.cookies.get(cookie_name(request, DELIVERY_COOKIE, DELIVERY_PATH), "")))
         if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):
             fields = {}  # the cookie belongs to another session
         try:
@@ -108,7 +108,7 @@ class CheckoutPages(Pages):
             return await self._form_again(request, fields, _invalid(error.problems))
         except DomainError as error:
             return await self._after(error, request, fields)
-        return _order_page(placed.order_id, repeated=placed.repeated)
+        return _order_page(request, placed.order_id, repeated=placed.repeated)
 
     async def _renew_session(self, session: Session, key: str) -> None:
         """Move the cart to a new id: an earlier cookie, which an attacker may have planted, must not show the order.
@@ -132,8 +132,8 @@ class CheckoutPages(Pages):
         cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
             return await self._form(request, fields, None, await self._quote(request, fields))
-        response, secure = RedirectResponse("/checkout", _SEE_OTHER), request.url.scheme == "https"
-        response.set_cookie(DELIVERY_COOKIE, cookie, path="/checkout", secure=secure, httponly=True, samesite="lax")
+        response = RedirectResponse("/checkout", _SEE_OTHER)
+        set_cookie(request, response, DELIVERY_COOKIE, cookie, path=DELIVERY_PATH)
         return response
 
     async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
@@ -144,7 +144,7 @@ class CheckoutPages(Pages):
         order_id = error.metadata.get("order_id", "")
         log.info("order not placed", reason=error.reason, order_id=order_id)
         if order_id and error.reason in _EXISTS:
-            return _order_page(order_id, repeated=error.reason == _ORDERED_BEFORE)
+            return _order_page(request, order_id, repeated=error.reason == _ORDERED_BEFORE)
         if error.reason == "CART_EMPTY":
             return RedirectResponse("/cart", _SEE_OTHER)
         rejection = _later(error) if isinstance(error, LimitReached) else rejection_of(error)
@@ -230,7 +230,7 @@ def _invalid(problems: Mapping[str, str], order_id: str = "") -> Rejection:
     return Rejection(_INVALID, "Some details need your attention", text, order_id, problems, repeatable=not order_id)
 
 
-def _order_page(order_id: str, *, repeated: bool = False) -> Response:
+def _order_page(request: Request, order_id: str, *, repeated: bool = False) -> Response:
     response = RedirectResponse(f"/orders/{order_id}" + ("?repeated=1" if repeated else ""), _SEE_OTHER)
-    response.delete_cookie(DELIVERY_COOKIE, path="/checkout")
+    set_cookie(request, response, DELIVERY_COOKIE, "", path=DELIVERY_PATH)
     return response

@@ -16,8 +16,17 @@ from chassis.errors import DomainError
 from storefront_service.clients.confirmations import Confirmation
 from storefront_service.domain import Catalog, Order, Trace
 from storefront_service.pages.cart import view_receipt
-from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, PERSONAL, Pages, found, or_none, require
-from storefront_service.web.middleware import session_of
+from storefront_service.pages.frame import (
+    CURRENCY_COOKIE,
+    DELIVERY_COOKIE,
+    DELIVERY_PATH,
+    PERSONAL,
+    Pages,
+    found,
+    or_none,
+    require,
+)
+from storefront_service.web.middleware import session_of, set_cookie
 
 # Keep streams shorter than the grace period, so that they never delay a shutdown. Browsers reconnect.
 _STREAM_SECONDS = 15.0
@@ -60,8 +69,8 @@ class OrderPages(Pages):
         with contextlib.suppress(DomainError):  # the cart expires anyway
             await self.clients.carts.empty(session.user_id)
         session.end()
-        response.delete_cookie(DELIVERY_COOKIE, path="/checkout")
-        response.delete_cookie(CURRENCY_COOKIE)
+        set_cookie(request, response, DELIVERY_COOKIE, "", path=DELIVERY_PATH)
+        set_cookie(request, response, CURRENCY_COOKIE, "")
         return response
 
     async def order(self, request: Request) -> Response:

@@ -4,6 +4,7 @@ from typing import cast
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.telemetry import semconv
@@ -19,24 +20,39 @@ def session_of(request: Request) -> Session:
     return cast("Session", request.scope["session"])
 
 
+def cookie_name(request: Request, name: str, path: str = "/") -> str:
+    """Return a cookie's full name: over https, with a prefix that makes browsers refuse the cookie from plain HTTP."""
+    if request.url.scheme != "https":
+        return name
+    return f"__Host-{name}" if path == "/" else f"__Secure-{name}"
+
+
+def set_cookie(
+    request: Request, response: Response, name: str, value: str, *, path: str = "/", max_age: int | None = None
+) -> None:
+    """Set a cookie that scripts can't read. An empty value deletes it."""
+    name, secure = cookie_name(request, name, path), request.url.scheme == "https"
+    age = max_age if value else 0
+    response.set_cookie(name, value, age, path=path, secure=secure, httponly=True, samesite="lax")
+
+
 class ShopMiddleware:
-    def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
+    def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> None:
         self._app = app
         self._signer = signer
         self._forbidden = forbidden
-        # With this prefix, browsers accept the cookie only from this host and over https.
-        self._name = "__Host-session" if secure_cookie else "session"
-        self._attributes = "Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure_cookie else "")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        session = self._signer.open(request.cookies.get(self._name))
+        name = cookie_name(request, "session")
+        attributes = "Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if request.url.scheme == "https" else "")
+        session = self._signer.open(request.cookies.get(name))
         scope["session"] = session
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and session.cookie is not None:
-                cookie = f"{self._name}={session.cookie}; Max-Age={LIFETIME_SECONDS if session.cookie else 0}"
-                MutableHeaders(scope=message).append("set-cookie", f"{cookie}; {self._attributes}")
+                cookie = f"{name}={session.cookie}; Max-Age={LIFETIME_SECONDS if session.cookie else 0}"
+                MutableHeaders(scope=message).append("set-cookie", f"{cookie}; {attributes}")
             await send(message)
 
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))

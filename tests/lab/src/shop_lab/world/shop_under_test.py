@@ -76,8 +76,8 @@ async def shop_under_test(folder: Path, database: Database, *, naive: bool = Fal
     inbox = Inbox()
     async with AsyncExitStack() as stack:
         port_names = default_ports(programs)
-        valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
-        valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
+        ports = stack.enter_context(reserved(len(port_names)))
+        valkey = await stack.enter_async_context(Valkey(folder))
         postgres = await _start_postgres(stack) if database == "postgres" else None
         smtp_port = await stack.enter_async_context(relay(inbox))
         urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
