@@ -32,7 +32,6 @@ REJECTED = {
     "no international domain": ["jane@" + "ü" * 70 + ".example", "jane@-ü.example", "jane@ü,b.example"],
     "several, or a name": ["jane@example.com,john@example.com", "Jane <jane@example.com>", '"jane"@example.com'],
     "other characters": ["jäne@example.com", "jane@example.com\n", "jane@example.com\u2028"],
-    "the number of a card": ["4111-1111-1111-1111@example.com"],
 }
 
 
