@@ -32,10 +32,10 @@ def require_text(value: str, field: str, *, max_length: int) -> str:
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
     """Require at most `max_length` code points, among them a visible letter or digit."""
-    require_text(value.strip(), field, max_length=max_length)
+    require_text(value.strip() and value, field, max_length=max_length)
     if not any(map(str.isalnum, value.translate(_FILLERS))):
         raise InvalidArgument.field(field, "must contain a letter or a digit")
-    return limit_text(value, field, max_length=max_length)
+    return value
 
 
 def limit_text(value: str, field: str, *, max_length: int) -> str:
