@@ -172,6 +172,8 @@ async def test_responses_are_not_cached_unless_they_say_so() -> None:
     responses = [await fetch(service(), path) for path in ("/things/kettle", "/cached")]
     assert [response.headers["cache-control"] for response in responses] == ["no-store", "max-age=3600"]
     assert responses[0].headers["x-content-type-options"] == "nosniff"
+    assert responses[0].headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert responses[0].headers["referrer-policy"] == "same-origin"
 
 
 async def test_an_unexpected_error_gets_the_applications_response_and_is_logged_as_all_lines_are_with_its_request(

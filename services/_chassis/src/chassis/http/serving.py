@@ -27,11 +27,16 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
 # HSTS makes browsers refuse plain HTTP. Leave out includeSubDomains, because the domain's other hosts aren't ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
-_DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_DEFAULT_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers, and HSTS over TLS, to responses that lack them. The default headers prevent caching and sniffing."""
+    """Add headers, and HSTS over TLS, to responses that lack them. The default headers suit JSON."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
