@@ -76,7 +76,10 @@ def test_what_signs_a_release_builds_nothing_and_waits_for_reviewers() -> None:
     assert [name for name, job in jobs.items() if job["permissions"].keys() & {"id-token", "attestations"}] == ["sign"]
     actions = {step["uses"].partition("@")[0] for step in jobs["sign"]["steps"] if "uses" in step}
     assert actions == {"actions/download-artifact", "sigstore/cosign-installer", "actions/attest"}
-    assert {name for name, job in jobs.items() if job.get("environment") == "release"} == {"sign", "publish"}
+    approved = {name for name, job in jobs.items() if job.get("environment") == "release"}
+    assert approved == {name for name, job in jobs.items() if "write" in job["permissions"].values()}
+    assert approved == {"push", "chart", "sign", "publish"}
+    assert {"runtime", "image"} <= needed_by("push")  # which scan what they build
 
 
 def test_the_admission_policy_trusts_the_workflow_that_signs() -> None:
