@@ -10,8 +10,9 @@ import pytest
 from chassis.errors import Unavailable
 from chassis.rpc.client import channel
 from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, _wait_for, main
-from checkout_service.reconciliation.reader import Comparison, Reader
+from checkout_service.reconciliation.reader import Comparison, Reader, _pages
 from shop_cli.local.ports import reserved
+from shop_internal.orders_pb2 import Order, ScanOrdersRequest, ScanOrdersResponse
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 
@@ -70,3 +71,13 @@ def test_peers_that_never_answer_are_named(monkeypatch: pytest.MonkeyPatch, caps
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["event"], last["reason"]) == ("records not read", "UNAVAILABLE")
     assert last["message"].startswith("checkout, payment, shipping did not answer for 0.1 s: ")
+
+
+async def test_orders_that_arrive_while_records_are_read_do_not_keep_the_job_from_ending() -> None:
+    pages = [5, 5, 3, *[1] * 100]
+
+    async def scan(request: ScanOrdersRequest) -> ScanOrdersResponse:
+        number = int(request.page_token or 0)
+        return ScanOrdersResponse(orders=[Order()] * pages[number], next_page_token=str(number + 1))
+
+    assert [len(page.orders) async for page in _pages(scan, ScanOrdersRequest, 0.0)] == [5, 5, 3]

@@ -8,7 +8,7 @@ from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
-from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, optional_digest, prices_digest
+from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
 from chassis.values.fields import limit_count, limit_text, require_between, require_text
 from checkout_service.domain import State
 from checkout_service.executor import Executor
@@ -186,7 +186,7 @@ def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
         digests.recipient = digest(order.order_id, order.email)
         digests.confirmation = digest(order.order_id, entry.tracking_id, str(order.total), items, order.address)
         digests.prices = prices_digest(order.lines, order.shipping_cost)
-        digests.purchase = optional_digest(order.purchase_id)
+        digests.purchase = digest(order.purchase_id)
         digests.request = digest(entry.fingerprint[:FINGERPRINT_LENGTH])
         digests.transaction = digest(entry.transaction_id)
         digests.tracking = digest(entry.tracking_id)

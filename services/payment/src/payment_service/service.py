@@ -11,7 +11,7 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
-from chassis.values.digests import FINGERPRINT_LENGTH, digest, optional_digest
+from chassis.values.digests import FINGERPRINT_LENGTH, digest
 from chassis.values.fields import limit_count, limit_text, require_present, require_text
 from payment_service import failpoints
 from payment_service.cards import Card
@@ -116,8 +116,8 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest, metadata: Mapping[str,
 def _charge_to_wire(charge: Entry) -> ledger_pb2.CapturedCharge:
     payment = charge.payment
     digests = RecordDigests(
-        purchase=optional_digest(payment.purchase_id if payment else ""),
-        request=optional_digest(payment.request_fingerprint[:FINGERPRINT_LENGTH] if payment else ""),
+        purchase=digest(payment.purchase_id if payment else ""),
+        request=digest(payment.request_fingerprint[:FINGERPRINT_LENGTH] if payment else ""),
         transaction=digest(charge.recorded_id),
     )
     return ledger_pb2.CapturedCharge(

@@ -13,13 +13,13 @@ FINGERPRINT_LENGTH = 12
 
 
 def digest(*parts: object) -> bytes:
-    """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests."""
+    """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests.
+
+    If all parts are empty, so is the digest, which is then not compared.
+    """
+    if not any(parts):
+        return b""
     return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:4]
-
-
-def optional_digest(part: str) -> bytes:
-    """Return a digest, or an empty one, which is not compared, if there is nothing to digest."""
-    return digest(part) if part else b""
 
 
 def items_digest(items: Iterable[Any]) -> bytes:

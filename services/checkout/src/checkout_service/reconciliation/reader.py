@@ -155,8 +155,21 @@ class Reader:
 
         recent: dict[str, None] = {}
         looked_up: set[str] = set()
-        async for ids, orders in self._pages(since):
-            if batch := orders or await older(ids):
+        lists: tuple[tuple[Any, Any], ...] = (
+            (self.journal.ScanOrders, orders_pb2.ScanOrdersRequest),
+            (self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest),
+            (self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest),
+        )
+        streams = {_pages(call, request, since): since for call, request in lists}
+        while streams:
+            stream = min(streams, key=lambda stream: streams[stream])  # the one that is furthest behind
+            if (page := await anext(stream, None)) is None:
+                del streams[stream]
+                continue
+            streams[stream], ids = _entries(page)[-1][0], [order_id for _, order_id in _entries(page)]
+            if isinstance(page, orders_pb2.ScanOrdersResponse):
+                yield {order.order_id: _order_from_wire(order) for order in page.orders}
+            elif batch := await older(ids):
                 yield batch
             recent |= dict.fromkeys(ids)
             for id_ in [*islice(recent, max(0, len(recent) - _RECENT))]:
@@ -164,33 +177,6 @@ class Reader:
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         if batch := await older(order.order_id for order in stuck.orders):
             yield batch
-
-    async def _pages(self, since: float) -> AsyncIterator[tuple[list[str], Orders]]:
-        """Yield pages of orders, charges and shipments, merged by time: their order ids, and the orders."""
-
-        async def orders() -> AsyncIterator[tuple[float, list[str], Orders]]:
-            async for page in _pages(self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, since):
-                found: Orders = {order.order_id: _order_from_wire(order) for order in page.orders}
-                yield _seconds(page.orders[-1].created_at), [*found], found
-
-        async def charges() -> AsyncIterator[tuple[float, list[str], Orders]]:
-            async for page in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since):
-                keys = [charge.charge_key for charge in page.charges]
-                yield _seconds(page.charges[-1].recorded_at), [*map(_order_id, keys)], {}
-
-        async def shipments() -> AsyncIterator[tuple[float, list[str], Orders]]:
-            async for page in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
-                keys = [shipment.shipment_key for shipment in page.shipments]
-                yield _seconds(page.shipments[-1].recorded_at), [*map(_order_id, keys)], {}
-
-        streams = dict.fromkeys((orders(), charges(), shipments()), since)  # each stream with the time it has reached
-        while streams:
-            stream = min(streams, key=lambda stream: streams[stream])
-            if (page := await anext(stream, None)) is None:
-                del streams[stream]
-            else:
-                streams[stream] = page[0]
-                yield page[1:]
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[list[Effect], float]:
         """Return confirmations, and the time since which no confirmation has been deleted."""
@@ -226,12 +212,26 @@ async def open_reader(
 async def _pages(
     call: Callable[[Any], Awaitable[PageT]], request: Callable[..., Any], since: float
 ) -> AsyncIterator[PageT]:
-    """Yield the pages of a list, which an empty page ends, or a record with an invalid time."""
-    token, page = "", await call(request(since=time_to_wire(max(since, 0.0))))
+    """Yield the pages of a list, which ends with an empty page, or a record whose time is invalid.
+
+    In a shop that serves, records are added all the time, so stop at the first page that is shorter than another.
+    """
+    token, longest, page = "", 0, await call(request(since=time_to_wire(max(since, 0.0))))
     while page.next_page_token not in {"", token}:
         yield page
-        token = page.next_page_token
+        if (length := len(_entries(page))) < longest:
+            return
+        token, longest = page.next_page_token, length
         page = await call(request(page_token=token))
+
+
+def _entries(page: PageT) -> list[tuple[float, str]]:
+    """Return the time and the order id of each record on a page."""
+    if isinstance(page, orders_pb2.ScanOrdersResponse):
+        return [(_seconds(order.created_at), order.order_id) for order in page.orders]
+    if isinstance(page, payment_ledger_pb2.ListChargesResponse):
+        return [(_seconds(charge.recorded_at), _order_id(charge.charge_key)) for charge in page.charges]
+    return [(_seconds(shipment.recorded_at), _order_id(shipment.shipment_key)) for shipment in page.shipments]
 
 
 def _whole(reply: PageT) -> PageT:
