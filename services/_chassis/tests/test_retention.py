@@ -13,6 +13,7 @@ from chassis.sql import retention
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.retention import Deletions, Retention
+from chassis.telemetry.instruments import Telemetry
 from shop_kit.databases import execute
 from shop_kit.metrics import measured
 from shop_kit.waiting import wait_until
@@ -91,7 +92,7 @@ async def running(retained: Retention) -> AsyncIterator[None]:
 
 async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store(deletions: Deletions) -> None:
     rows = Rows(failures=3)
-    async with running(Retention(deletions, rows.delete_old, days=2, rows="rows")):
+    async with running(Retention(deletions, rows.delete_old, Telemetry(), days=2, rows="rows")):
         assert await wait_until(lambda: not rows.old)
     assert [*rows.times] == pytest.approx([time.time() - 2 * DAY] * len(rows.times), abs=60)
 
@@ -103,7 +104,7 @@ async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_fo
     await deletions.read_clock()
     execute(database_url, f"UPDATE retention SET seen_at = seen_at - {ahead_seconds}")  # noqa: S608 - constants
     rows, (telemetry, read) = Rows(), measured()
-    async with running(Retention(deletions, rows.delete_old, days=2, rows="rows", telemetry=telemetry)):
+    async with running(Retention(deletions, rows.delete_old, telemetry, days=2, rows="rows")):
         if abs(ahead_seconds) > DAY:
             assert await wait_until(lambda: read()["shop.retention.paused",])
             assert (rows.old, await deletions.read_clock()) == (1_000, None)

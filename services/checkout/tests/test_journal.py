@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from chassis.errors import FieldViolation
+from chassis.sql.opening import open_database
 from chassis.values.money import MAX_UNITS, Money
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal, State, Transition
@@ -586,3 +587,41 @@ async def until_blocked(task: asyncio.Task[Any], other: psycopg.AsyncConnection[
     query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
     while not task.done() and await (await other.execute(query)).fetchone() == (0,):  # noqa: ASYNC110 - a database
         await asyncio.sleep(0.01)
+
+
+# Releases side by side
+
+
+@pytest.mark.parametrize("etags", [("g" * 16, "g" * 16 + "e" * 16), ("g" * 16 + "e" * 16, "g" * 16)])
+async def test_an_order_of_a_release_that_stored_etags_holds_the_same_cart(
+    journal: Journal, other_journal: Journal, etags: tuple[str, str]
+) -> None:
+    first, second = (new_order(etag, cart_generation=etag) for etag in etags)
+    await inserted(journal, first)
+    assert existing(await other_journal.insert(second)).order_id == first.order_id
+
+
+async def test_the_protocol_number_rises_once_no_replica_of_the_release_before_lives(
+    database_url: str, run_sql: RunSql
+) -> None:
+    async with open_database(database_url, unavailable=JournalUnavailable) as database:
+        old, new, skipped = (Journal(database, f"release {number}", protocol=number) for number in (1, 2, 4))
+        for replica in (old, new, old):
+            await replica.announce()
+            await replica.check()  # a rollback is possible
+        abandoned = await ended(old, new_order("abandoned"), State.ABANDONED)
+        first = await inserted(old, new_order("first", cart_generation="cart"))
+        assert existing(await new.insert(new_order("second", cart_generation="cart"))).order_id == first.order_id
+        run_sql("UPDATE replicas SET seen_at = seen_at - 1000")
+        run_sql("UPDATE orders SET lease_until = 0")
+        await new.announce()
+        await new.check()
+        for stale in (old, skipped):
+            with pytest.raises(JournalUnavailable, match="protocol number 2"):
+                await stale.check()
+        for begun in (old.insert(new_order("third")), old.reopen(abandoned, abandoned)):
+            with pytest.raises(JournalUnavailable, match="protocol number 2"):
+                await begun
+        assert await old.take_over(first) is None
+        assert await old.claim_expired(State.CHARGING, 10, failed=False) == []
+        assert len(await new.claim_expired(State.CHARGING, 10, failed=False)) == 1

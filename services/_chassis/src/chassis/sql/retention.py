@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
@@ -18,7 +19,6 @@ _BATCH = 200
 _PAUSE_SECONDS = 0.2
 
 _RECORD = "UPDATE retention SET deleted_until = :until WHERE deleted_until < :until"
-
 # A time without turns looks like a jump, too. Before the first turn, there is no time to compare with.
 _READ_CLOCK = f"""
     UPDATE retention SET
@@ -27,66 +27,55 @@ _READ_CLOCK = f"""
 """  # noqa: S608 - constants
 
 
+@dataclass(frozen=True, slots=True)
 class Deletions:
     """A store's own record of what it has deleted and whether its clock is steady. Times are in seconds since 1970."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    database: Database
 
     async def complete_since(self) -> float:
         """Return the highest time of a deleted row, whatever the retention is now; 0 if none was ever deleted."""
-        (row,) = await self._database.read("SELECT deleted_until FROM retention", {})
+        (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
 
     async def record(self, until: float) -> None:
         """Record that rows up to this time are about to be deleted."""
-        await self._database.write((_RECORD, {"until": until}))
+        await self.database.write((_RECORD, {"until": until}))
 
     async def read_clock(self) -> float | None:
         """Return the database's time, or None if it has jumped by more than a day within the last day."""
-        ((row,),) = await self._database.write((_READ_CLOCK, {}))
+        ((row,),) = await self.database.write((_READ_CLOCK, {}))
         return float(row["seen_at"]) if row["seen_at"] - row["steady_since"] >= _DAY_SECONDS else None
 
 
+@dataclass
 class Retention:
-    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this.
+    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this."""
 
-    Args:
-        delete_old: takes a time in seconds since 1970 and a limit; records and deletes older rows, up to the limit, and
-            returns how many.
-        days: how long rows are kept.
-        rows: the name of the rows in logs.
-    """
+    deletions: Deletions
+    # Takes a time in seconds since 1970 and a limit. Records and deletes older rows, up to the limit; returns how many.
+    delete_old: Callable[[float, int], Awaitable[int]]
+    telemetry: Telemetry
+    _: KW_ONLY
+    days: float
+    rows: str  # the name of the rows in logs
+    _paused: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        deletions: Deletions,
-        delete_old: Callable[[float, int], Awaitable[int]],
-        *,
-        days: float,
-        rows: str,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self._deletions = deletions
-        self._delete_old = delete_old
-        self._age_seconds = days * _DAY_SECONDS
-        self._rows = rows
-        self._paused = False
-        (telemetry or Telemetry()).observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
+    def __post_init__(self) -> None:
+        self.telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
 
     async def run(self) -> None:
-        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self._rows)
+        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self.rows)
 
     async def _delete_all(self) -> None:
-        now = await self._deletions.read_clock()
+        now, total = await self.deletions.read_clock(), 0
         self._paused = now is None
         if now is None:
-            log.warning("nothing is deleted, because the clock has jumped", rows=self._rows)
+            log.warning("nothing is deleted, because the clock has jumped", rows=self.rows)
             return
-        total = 0
         # Don't read the clock again: it may jump at any moment.
-        while deleted := await self._delete_old(now - self._age_seconds, _BATCH):
+        while deleted := await self.delete_old(now - self.days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)
         if total:
-            log.info("old rows deleted", rows=self._rows, deleted=total)
+            log.info("old rows deleted", rows=self.rows, deleted=total)

@@ -9,23 +9,18 @@ from alembic import op
 
 
 def create(records: str, recorded_at: sa.ColumnClause[Any]) -> None:
-    """Create the table of a store whose rows in the table `records` are deleted by age.
+    """Create the table of a store that deletes rows of the table `records` by age.
 
-    What earlier releases have deleted is unknown, so an existing store is only known to be complete since its oldest
-    row. Its newest row shows what its clock was.
+    Earlier releases may have deleted rows, so an existing store is only known to be complete since its oldest row. The
+    newest row shows what the clock was.
     """
     # Alembic stores the revision after the last migration, so this is None in a new store.
     is_new = op.get_context().get_current_revision() is None
     times = sa.select(sa.func.min(recorded_at), sa.func.max(recorded_at)).select_from(sa.table(records))
     oldest, newest = map(_seconds, op.get_bind().execute(times).one())
-    table = op.create_table(
-        "retention",
-        sa.Column("deleted_until", sa.Double, nullable=False),
-        sa.Column("seen_at", sa.Double),
-        sa.Column("steady_since", sa.Double, nullable=False),
-    )
-    deleted_until = 0.0 if is_new else oldest or time.time()
-    op.bulk_insert(table, [{"deleted_until": deleted_until, "seen_at": newest, "steady_since": 0.0}])
+    names = ("deleted_until", "seen_at", "steady_since")
+    table = op.create_table("retention", *(sa.Column(name, sa.Double) for name in names))
+    op.bulk_insert(table, [dict(zip(names, (0.0 if is_new else oldest or time.time(), newest, 0.0), strict=True))])
 
 
 def _seconds(moment: datetime | float | None) -> float | None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import structlog
+
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
@@ -39,6 +41,8 @@ from checkout_service.ports import (
     new_owner,
 )
 
+log = structlog.get_logger()
+
 OUTBOX_LEASE_SECONDS = 5
 """How long an order's outbox items are reserved for the worker that placed the order."""
 
@@ -47,6 +51,13 @@ STUCK_SECONDS = 60
 
 MAX_COUNTED = 1000
 """Orders dated in the future are counted only up to this limit."""
+
+PROTOCOL = 1
+"""The number of what this release writes into the journal: changing what a column means requires the next number. A
+release also knows the number before its own, and writes as before until no replica of the previous release lives."""
+
+ANNOUNCE_SECONDS = 60.0
+_REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that is silent for this long no longer counts
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -59,14 +70,18 @@ class Journal:
     Args:
         database: the database with the tables that `migrations` creates.
         worker: this replica's name in leases and histories.
+        protocol: the highest protocol number that this replica knows.
         lease_seconds: how long the worker that serves the caller leases an order. Recovery's leases are twice as long.
     """
 
-    def __init__(self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS, *, protocol: int = PROTOCOL
+    ) -> None:
         self.deletions = Deletions(database)
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        self._protocol = protocol
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
         # Ignore times further in the future than this. The limit is twice the longest delay that statements add to the
@@ -97,6 +112,7 @@ class Journal:
             if holder is not None:
                 # The insert is repeated after a lost connection, so the holder may be the new order itself.
                 return None if holder.claim == claim else holder
+            await self.check()
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
@@ -119,6 +135,8 @@ class Journal:
             self._statement(statements.REOPEN, **values, new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("reopened", self._worker)),
         )
+        if not reopened:
+            await self.check()
         return first_entry(reopened)
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
@@ -309,8 +327,19 @@ class Journal:
             for row in await self._report(statements.HISTORY, order_id=order_id)
         ]
 
+    async def announce(self) -> None:
+        """Record that this replica lives. If none of the release before does, raise the journal's protocol number."""
+        texts = (statements.ANNOUNCE, statements.FORGET_REPLICAS, statements.RAISE_PROTOCOL)
+        await self._database.write(*(self._statement(text) for text in texts))
+
     async def check(self) -> None:
-        await self.read("")
+        """Raise JournalUnavailable if the journal can't be read or has a protocol that this release does not know."""
+        (row,) = await self._read(statements.PROTOCOL)
+        number = row["number"]
+        if number not in (self._protocol - 1, self._protocol):
+            known = f"{self._protocol - 1} and {self._protocol}"
+            log.error("the journal needs another release, see CHANGELOG.md", protocol=number, known=known)
+            raise JournalUnavailable(f"the journal has protocol number {number}, but this release knows only {known}")
 
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
@@ -361,6 +390,8 @@ class Journal:
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         values |= {
             "worker": self._worker,
+            "protocol": self._protocol,
+            "replica_seconds": _REPLICA_SECONDS,
             "lease_seconds": self._lease_seconds,
             "recovery_lease_seconds": 2 * self._lease_seconds,
             "outbox_lease_seconds": OUTBOX_LEASE_SECONDS,

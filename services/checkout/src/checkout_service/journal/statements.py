@@ -22,6 +22,17 @@ _LIVE_CART = """
     AND state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
+
+def _generation(etag: str) -> str:
+    """Return SQL for a cart's generation. Older releases, which may run beside this one, stored whole etags."""
+    return f"CASE WHEN length({etag}) = 32 THEN substr({etag}, 1, 16) ELSE {etag} END"
+
+
+_SAME_CART = f"{_generation('cart_etag')} = {_generation('CAST(:cart_etag AS TEXT)')}"
+
+# False once a newer release has raised the protocol number beyond what this release knows.
+_KNOWN = "(SELECT number FROM protocol) <= :protocol"
+
 # The clock may have been set back, so ignore times further in the future than any that workers set.
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
@@ -55,7 +66,7 @@ def _newest(condition: str) -> str:
 
 FIND = f"SELECT {_ENTRY} FROM orders WHERE scope = :scope"
 
-FIND_OF_CART = f"SELECT {_ENTRY} FROM orders WHERE user_id = :user_id AND cart_etag = :cart_etag AND {_LIVE_CART}"
+FIND_OF_CART = f"SELECT {_ENTRY} FROM orders WHERE user_id = :user_id AND {_SAME_CART} AND {_LIVE_CART}"
 
 READ = f"SELECT {_ENTRY} FROM orders WHERE order_id = :order_id"
 
@@ -66,11 +77,11 @@ INSERT = f"""
         order_id, scope, fingerprint, user_id, email, cart_etag, currency_code, total_units, total_nanos, worker,
         traceparent, snapshot, state, attempt, epoch, owner, lease_until, failures, reason, refusal, transaction_id,
         tracking_id, created_at, updated_at
-    ) VALUES (
+    ) SELECT
         :order_id, :scope, :fingerprint, :user_id, :email, :cart_etag, :currency_code, :total_units, :total_nanos,
         :worker, :traceparent, :snapshot, 'CHARGING', :attempt, :epoch, :owner, {NOW} + :lease_seconds, 0, '', '', '',
         '', {NOW}, {NOW}
-    ) ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
+    WHERE {_KNOWN} ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
 """
 
 # Date the steps of one transaction a microsecond apart, so that the history lists them in sequence.
@@ -85,7 +96,7 @@ TAKE_OVER = f"""
     UPDATE orders SET
         epoch = epoch + 1, owner = :new_owner, worker = :worker, lease_until = {NOW} + :lease_seconds,
         updated_at = {NOW}
-    WHERE {_HELD} AND state = 'CHARGING' AND NOT {_LEASED}
+    WHERE {_HELD} AND state = 'CHARGING' AND NOT {_LEASED} AND {_KNOWN}
     RETURNING {_ENTRY}
 """
 
@@ -98,8 +109,8 @@ REOPEN = f"""
         total_units = :total_units, total_nanos = :total_nanos, traceparent = :traceparent, snapshot = :snapshot
     WHERE {_HELD} AND state IN ('ABANDONED', 'DECLINED', 'VOIDED') AND NOT EXISTS (
         SELECT 1 FROM orders AS holder
-        WHERE holder.user_id = :user_id AND holder.cart_etag = :cart_etag AND {_LIVE_CART}
-    )
+        WHERE holder.user_id = :user_id AND {_SAME_CART} AND {_LIVE_CART}
+    ) AND {_KNOWN}
     RETURNING {_ENTRY}
 """
 
@@ -177,8 +188,8 @@ _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'"
 DUE_QUEUES = " UNION ALL ".join(
     f"""
     SELECT '{queue}' AS queue, {failed} AS failed
-    WHERE (SELECT min({times}) FROM {rows} AND {claims.tries}) <= {NOW}
-        OR (SELECT max({times}) FROM {rows} AND {claims.tries}) > {NOW} + :max_ahead_seconds
+    WHERE {_KNOWN} AND ((SELECT min({times}) FROM {rows} AND {claims.tries}) <= {NOW}
+        OR (SELECT max({times}) FROM {rows} AND {claims.tries}) > {NOW} + :max_ahead_seconds)
     """
     for queue, times, rows in _QUEUES
     for failed, claims in enumerate((NEW, FAILED))
@@ -283,6 +294,20 @@ DELETE_ORDERS = f"""
 DELETE_EVENTS = f"""
     DELETE FROM order_events
     WHERE {_LISTED} AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
+"""
+
+PROTOCOL = "SELECT number FROM protocol"
+
+ANNOUNCE = f"""
+    INSERT INTO replicas (worker, protocol, seen_at) VALUES (:worker, :protocol, {NOW})
+    ON CONFLICT (worker) DO UPDATE SET protocol = excluded.protocol, seen_at = excluded.seen_at
+"""
+
+FORGET_REPLICAS = f"DELETE FROM replicas WHERE seen_at < {NOW} - :replica_seconds"
+
+RAISE_PROTOCOL = """
+    UPDATE protocol SET number = :protocol
+    WHERE number = :protocol - 1 AND NOT EXISTS (SELECT 1 FROM replicas WHERE protocol < :protocol)
 """
 
 OUTBOX_OF = f"""
