@@ -38,7 +38,7 @@ async def list_messages(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List the confirmations of the latest orders, newest first, or the messages that were not sent."""
+    """List confirmations of the latest orders, newest first. With `--unsent`, list messages that were not sent."""
     if unsent or state:
         await _list_unsent(state or [], limit, as_json=as_json)
     else:

@@ -71,7 +71,7 @@ async def show_order(order_id: OrderId, *, as_json: Json = False) -> None:
 @orders.command("requeue")
 @async_command
 async def requeue_notifications(order_id: OrderId, *, as_json: Json = False) -> None:
-    """Resend an order's dead letters: notifications that were refused or failed too often."""
+    """Resend an order's dead letters. These are notifications that were refused or failed too often."""
     async with journal_client() as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
         response = await journal.RequeueNotifications(request)
@@ -94,7 +94,7 @@ async def settle_order(
     by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
     as_json: Json = False,
 ) -> None:
-    """Close an order that does not end by itself, unless payment or shipping contradict; its history says why."""
+    """Close an order that does not end by itself. Payment and shipping must not contradict; its history says why."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:

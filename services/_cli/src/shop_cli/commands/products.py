@@ -33,7 +33,7 @@ async def search_products(
     *,
     as_json: Json = False,
 ) -> None:
-    """Search names, descriptions and categories; the best match comes first."""
+    """Search names, descriptions and categories. The best match comes first."""
     async with catalog_client() as catalog:
         response = await catalog.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
     print_list(response.results, _COLUMNS, as_json=as_json)

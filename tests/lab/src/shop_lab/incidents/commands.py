@@ -32,7 +32,9 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _MAX_SECONDS = 3600
 _DIFFERS = 1
 
-faults = typer.Typer(help="List faults, start and stop them in a laboratory.", invoke_without_command=True)
+faults = typer.Typer(
+    help="Start and stop faults in a laboratory. Without a command, list all.", invoke_without_command=True
+)
 incident = typer.Typer(help="Run an incident with proof, and record it.", no_args_is_help=True)
 
 Namespace = Annotated[str, typer.Option(help="A laboratory's namespace on a cluster.")]
@@ -41,7 +43,7 @@ NamespaceOrLocal = Annotated[
 ]
 Release = Annotated[str, typer.Option(help="Its release, or `fullnameOverride`.")]
 Out = Annotated[Path, typer.Option(help="Folder of the records.")]
-Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
+Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault; `shop faults` lists them.")]
 
 
 def open_target(namespace: str = "", release: str = "shop") -> Target:

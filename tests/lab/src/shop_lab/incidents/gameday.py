@@ -17,7 +17,9 @@ from shop_lab.incidents import catalogue, game, injector, record, scores
 from shop_lab.incidents.commands import Namespace, Out, Release, begin, open_cluster, open_readings, say
 from shop_lab.incidents.record import InjectedFault, Plan
 
-gameday = typer.Typer(help="Find faults of a hidden schedule.", invoke_without_command=True)
+gameday = typer.Typer(
+    help="Find faults of a hidden schedule. Without a command, begin one.", invoke_without_command=True
+)
 
 
 class NoGameDay(FailedPrecondition):
@@ -76,7 +78,7 @@ def answer(
 
 @gameday.command()
 def reveal(*, out: Out = Path("runs")) -> None:
-    """Show the faults of a game that is over, how to find them, and the scores."""
+    """Show a finished game's faults, how to find them, and the scores."""
     folder = _latest(out)
     truth = record.read(folder)[1]
     found = scores.score(truth.faults, scores.read_answers(folder))
