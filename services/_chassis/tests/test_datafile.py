@@ -20,15 +20,18 @@ def open_data(path: Path) -> DataFile[int]:
     return DataFile(path, int)
 
 
-def test_a_file_is_reloaded_when_it_was_changed_or_replaced_by_one_with_the_same_time(tmp_path: Path) -> None:
-    data = open_data(tmp_path / "data")
-    write(tmp_path / "data", "2", modified=2)
-    data.refresh()
-    assert data.value == 2
-    write(tmp_path / "new", "3", modified=2)
-    (tmp_path / "new").rename(tmp_path / "data")
-    data.refresh()
-    assert data.value == 3
+async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_replaced_by_one_with_the_same_time(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "data", "1", modified=1)
+    data = DataFile(tmp_path / "data", lambda raw: (int(raw), threading.get_ident()))
+    async with in_background(data.watch):
+        write(tmp_path / "data", "2", modified=2)
+        await wait_until(lambda: data.value[0] == 2)
+        write(tmp_path / "new", "3", modified=2)
+        (tmp_path / "new").rename(tmp_path / "data")
+        await wait_until(lambda: data.value[0] == 3)
+    assert data.value[1] != threading.get_ident()
 
 
 def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_one_is_logged_once(
@@ -43,14 +46,6 @@ def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_o
     (tmp_path / "data").unlink()
     data.refresh()
     assert data.value == 1
-
-
-async def test_a_changed_file_is_parsed_beside_the_event_loop(tmp_path: Path) -> None:
-    write(tmp_path / "data", "1", modified=1)
-    data = DataFile(tmp_path / "data", lambda _raw: threading.get_ident())
-    write(tmp_path / "data", "2", modified=2)
-    async with in_background(data.watch):
-        await wait_until(lambda: data.value != threading.get_ident())
 
 
 def test_an_invalid_file_fails_the_start(tmp_path: Path) -> None:

@@ -237,10 +237,9 @@ async def test_a_server_in_cluster_mode_is_not_ready(tmp_path: Path) -> None:
                 await store.check()
 
 
-@pytest.mark.parametrize("option", ["nonsense=1", "db=one"])
-async def test_an_invalid_option_of_the_url_is_refused(option: str) -> None:
+async def test_an_unknown_option_of_the_url_is_refused() -> None:
     with pytest.raises(OSError, match="^REDIS_URL: an option"):
-        await open_valkey_store(f"redis://valkey?{option}", ttl_seconds=1).__aenter__()
+        await open_valkey_store("redis://valkey?nonsense=1", ttl_seconds=1).__aenter__()
 
 
 async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, operator: Redis) -> None:

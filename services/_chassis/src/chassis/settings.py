@@ -65,9 +65,9 @@ def secret_url(*schemes: str) -> Parse:
     def parse(text: str) -> SecretStr:
         try:
             url = urlsplit(text)
-            # An unescaped / in a password ends the host, and leaves the @ in the path.
-            has_place = url.path if url.scheme == "unix" else url.hostname and "@" not in url.path
-            valid = url.scheme in schemes and bool(has_place) and url.port != 0
+            # An unescaped /, ? or # in a password ends the host, and leaves the @ behind it.
+            has_host = url.hostname and "@" not in f"{url.path}{url.query}{url.fragment}"
+            valid = url.scheme in schemes and bool(has_host or url.scheme == "unix") and url.port != 0
         except ValueError:  # its message may quote part of the password
             valid = False
         if not valid:

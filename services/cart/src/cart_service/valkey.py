@@ -45,6 +45,7 @@ If an order emptied the cart, this is the only field, and holds the etag or gene
 """
 
 _MAX_CONNECTIONS = 64
+_UNLIMITED: Mapping[str, Any] = dict.fromkeys(("timeout", "socket_timeout", "socket_connect_timeout"))
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
 _ANONYMOUS_TTL_MILLISECONDS = int(ANONYMOUS_TTL_SECONDS * 1000)
 _CUSTOMERS = "carts"
@@ -70,14 +71,7 @@ async def open_valkey_store(
     never = Retry(NoBackoff(), 0)
     try:
         pool = ValkeyPool.from_url(
-            url,
-            max_connections=_MAX_CONNECTIONS,
-            timeout=None,
-            protocol=2,
-            decode_responses=True,
-            retry=never,
-            socket_timeout=None,
-            socket_connect_timeout=None,
+            url, max_connections=_MAX_CONNECTIONS, protocol=2, decode_responses=True, retry=never, **_UNLIMITED
         )
         pool.make_connection()  # type: ignore[no-untyped-call] # checks the options
     except (ValueError, TypeError):

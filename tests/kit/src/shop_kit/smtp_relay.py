@@ -34,7 +34,7 @@ class Inbox:
             the connection instead of responding.
     """
 
-    greetings: list[str] = field(default_factory=list)
+    greetings: list[str | None] = field(default_factory=list)
     mails: list[bytes] = field(default_factory=list)
     envelopes: list[tuple[str | None, list[str]]] = field(default_factory=list)
     over_tls: list[bool] = field(default_factory=list)
@@ -47,16 +47,10 @@ class Inbox:
     before_response: Callable[[], Awaitable[object]] | None = None
     mode: RelayMode = "accept"
 
-    async def handle_EHLO(
-        self, _server: SMTP, session: Session, _envelope: Envelope, name: str, responses: list[str]
-    ) -> list[str]:
-        session.host_name = name
-        self.greetings.append(name)
-        return responses
-
     async def handle_MAIL(
-        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
+        self, _server: SMTP, session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
+        self.greetings.append(session.host_name)
         envelope.mail_from = address
         return self.mail_response
 
