@@ -168,11 +168,16 @@ bench: setup  ## Measure what an order costs, in a table and bench.json (AGAINST
 
 # --- images and clusters ---
 IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api
-BUILDER ?= $(firstword $(foreach tool,docker podman,$(if $(shell command -v $(tool)),$(tool))))
+BUILDER ?= $(firstword $(foreach tool,docker podman,$(if $(shell command -v $(tool)),$(tool))) docker)
 # No registry can have this name, so nobody else's image is ever pulled in place of one that was not built here.
 REGISTRY ?= not-published.invalid/shop
 TAG ?= 0.1.0
 BUILD_ARGS = $(if $(BASE),BASE=$(BASE)) VERSION=$(TAG) REVISION=$(shell git rev-parse HEAD)
+
+GUIDE_docker := https://docs.docker.com/engine/install, or install podman
+GUIDE_podman := https://podman.io/docs/installation
+GUIDE_kind := https://kind.sigs.k8s.io/docs/user/quick-start
+GUIDE_helm := https://helm.sh/docs/intro/install
 
 # The folder of an image's service.
 folder = $(firstword $(wildcard services/$(1)) $(1))
@@ -183,17 +188,20 @@ list-images:  ## Print the name and folder of every image
 
 images: $(addprefix image-,$(IMAGES))  ## Build all images (BUILDER, BASE, REGISTRY, TAG)
 
-image-%:
-	$(or $(BUILDER),$(error docker or podman is needed)) build -t $(REGISTRY)/$*:$(TAG) \
+need-%:
+	@command -v $* > /dev/null || { echo "$* is needed: see $(GUIDE_$*)" >&2; exit 1; }
+
+image-%: | need-$(BUILDER)
+	$(BUILDER) build -t $(REGISTRY)/$*:$(TAG) \
 		$(addprefix --build-arg ,$(BUILD_ARGS) SERVICE=$* FOLDER=$(call folder,$*)) .
 
-kind-up:  ## Start a kind cluster of three nodes
+kind-up: | need-kind need-$(BUILDER)  ## Start a kind cluster of three nodes
 	kind create cluster --config kind-config.yaml
 
-kind-load: images  ## Load the images into the kind cluster
+kind-load: | need-kind images  ## Load the images into the kind cluster
 	kind load docker-image --name shop $(foreach image,$(IMAGES),$(REGISTRY)/$(image):$(TAG))
 
-deploy: kind-load  ## Build the images and install the chart into the kind cluster
+deploy: | need-helm kind-load  ## Build the images and install the chart into the kind cluster
 	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
 		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) \
 		--set image.tag=$(TAG)
