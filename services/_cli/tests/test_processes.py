@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.local.child_process import NotServing, ProcessDied
+from shop_cli.local.child_process import NotServing, ProcessDied, temporary_folder
 from shop_cli.local.ports import HOST, PortInUse, reserved
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.workspace import Program, discover, find
@@ -59,8 +60,10 @@ async def test_a_paused_service_does_not_serve_until_it_is_resumed_and_can_be_st
     process.resume()
     assert await process.is_serving()
     process.pause()
-    with pytest.raises(NotServing, match=r"ad is not ready after 0\.1 s"):
+    with pytest.raises(NotServing) as slow, temporary_folder("shop-test-") as folder:
         await process.wait_until_serving(timeout_seconds=0.1)
+    assert re.match(rf"ad is not ready after 0\.1 s: .*too slow.* logs are in {folder}", slow.value.message)
+    folder.rmdir()  # it was kept
     assert await process.stop() == 0
 
 

@@ -33,3 +33,9 @@ def test_a_run_at_its_floors_is_sufficient() -> None:
 @pytest.mark.parametrize("name", SUFFICIENT)
 def test_a_run_below_a_floor_is_not_sufficient(name: str) -> None:
     assert insufficient({**SUFFICIENT, name: SUFFICIENT[name] - 1}) == {name}
+
+
+@pytest.mark.parametrize(("violated", "expected"), [("I9", "too slow"), ("I1", "violated")])
+def test_a_slow_machine_explains_late_orders_and_no_second_charge(violated: str, expected: str) -> None:
+    result = TrialResult(Evidence(()), Counter(), [], 1.0, lag_seconds=1.0)
+    assert verdict(result, [InvariantResult(violated, "", ("o-1",))]) == expected

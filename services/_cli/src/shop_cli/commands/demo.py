@@ -1,15 +1,14 @@
 import asyncio
 import os
-import tempfile
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from chassis.errors import NotFound, Unavailable
 from shop.order_pb2 import OrderResult
 from shop_cli.clients import checkout_client, fill_cart, mail_client
 from shop_cli.commands.mail import message_text
 from shop_cli.commands.options import async_command
+from shop_cli.local.child_process import temporary_folder
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop
@@ -35,8 +34,8 @@ async def demo() -> None:
     programs = discover_services()
     names = default_ports(programs)
     telemetry = TelemetryStore()
-    temporary = tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True)
-    with temporary as name, locked(data := Path(name)), reserved(len(names) + 1) as (otlp_port, *ports):
+    temporary = temporary_folder("shop-demo-")
+    with temporary as data, locked(data), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
         async with receiver(otlp_port, telemetry.add):
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:

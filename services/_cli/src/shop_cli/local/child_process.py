@@ -1,14 +1,16 @@
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from chassis.errors import FailedPrecondition, Unavailable
+from chassis.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 
 START_SECONDS = 300.0  # long enough for a busy machine
 _STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
@@ -22,6 +24,24 @@ class ProcessDied(FailedPrecondition):
 
 class NotServing(Unavailable):
     """The process is running but did not become ready in time."""
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Yield a temporary folder. Delete it unless a process failed or was too slow; then the error names its logs."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield folder
+    except (ProcessDied, Unavailable, DeadlineExceeded) as error:
+        slow = (
+            "" if isinstance(error, ProcessDied) else "this machine may be too slow: close other programs and retry; "
+        )
+        error.message += f"; {slow}logs are in {folder / '.shop' / 'log'}"
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class ChildProcess:
@@ -143,4 +163,4 @@ class ChildProcess:
 
     def last_lines(self) -> str:
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " | ".join(lines[-_LAST_LINES:])
+        return " | ".join(lines[-_LAST_LINES:] or ["the log is empty"])

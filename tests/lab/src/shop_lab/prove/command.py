@@ -1,16 +1,16 @@
 """`shop prove`: place orders under faults and print which invariants held."""
 
 import json
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from chassis.errors import Unavailable
 from shop_cli.commands.options import async_command
+from shop_cli.local.child_process import temporary_folder
 from shop_cli.output.printing import console, counted, table
 from shop_lab.prove import verdict
 from shop_lab.prove.coverage import Exercise
@@ -26,6 +26,7 @@ _VERDICTS = {
     "holds": "Every invariant holds",
     "violated": "Not every invariant holds",
     "insufficient": "Nothing is proven: too little happened",
+    "too slow": "Nothing is proven: this machine is too slow to judge",
 }
 
 
@@ -58,18 +59,20 @@ async def prove(
 ) -> None:
     """Place orders while processes are killed, paused and restarted, then compare all ledgers.
 
-    Exit status: 0 if every invariant holds, 1 if one does not, or if the run exercised too little to prove it.
+    Exit status: 0 if every invariant holds, 1 if one does not or too little happened, 4 if this machine is too slow.
     """
     faults = fault_counts(orders, orders // 40 if kills is None else kills, database, naive=naive)
     trial = Trial(orders, seed, database, faults, naive=naive)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
-    with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as folder:
-        result = await run_trial(trial, Path(folder), Progress(orders))
-    invariants = check_invariants(result.evidence)
-    report = verdict.to_json(trial, result, invariants)
-    _print(invariants, result.exercises, report)
-    if json_file is not None:
-        json_file.write(json.dumps(report, indent=2) + "\n")
+    with temporary_folder("shop-prove-") as folder:
+        result = await run_trial(trial, folder, Progress(orders))
+        invariants = check_invariants(result.evidence)
+        report = verdict.to_json(trial, result, invariants)
+        _print(invariants, result.exercises, report)
+        if json_file is not None:
+            json_file.write(json.dumps(report, indent=2) + "\n")
+        if report["verdict"] == "too slow":
+            raise Unavailable("processes waited for a CPU", reason="TOO_SLOW")
     if report["verdict"] != "holds":
         raise typer.Exit(_VIOLATED)
 

@@ -6,8 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 
+from chassis.background import in_background
 from shop.empty_pb2 import Empty
 from shop_cli.local.child_process import ChildProcess
 from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
@@ -33,6 +36,7 @@ from shop_lab.world.shop_under_test import (
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0
+_LAG_INTERVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,14 @@ class TrialResult:
         fault_counts: the injected faults by kind.
         exercises: what the run did, and the least that it had to do.
         ordering_seconds: how long the customers took.
+        lag_seconds: how late this process's short sleeps ended on average.
     """
 
     evidence: Evidence
     fault_counts: Counter[str]
     exercises: list[Exercise]
     ordering_seconds: float
+    lag_seconds: float = 0.0
 
 
 async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Counter[str]], None]) -> TrialResult:
@@ -77,7 +83,9 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         on_progress: called with the number of finished orders and the injected faults by kind.
     """
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
+    lags = [0.0]
     async with (
+        in_background(partial(_measure_lags, lags)),
         shop_under_test(folder, trial.database, naive=trial.naive) as shop,
         open_clients(shop) as clients,
         requeued_dead_letters(clients.journal),
@@ -97,13 +105,24 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
-            return TrialResult(replace(evidence, product_names=names), injector.counts, [], ordering_seconds)
+            return TrialResult(
+                replace(evidence, product_names=names), injector.counts, [], ordering_seconds, fmean(lags)
+            )
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
         evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan)
-    return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
+    return TrialResult(
+        replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds, fmean(lags)
+    )
+
+
+async def _measure_lags(lags: list[float]) -> None:
+    while True:
+        started = time.monotonic()
+        await asyncio.sleep(_LAG_INTERVAL_SECONDS)
+        lags.append(time.monotonic() - started - _LAG_INTERVAL_SECONDS)
 
 
 def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
