@@ -56,7 +56,7 @@ class Manifests:
                 yield found["metadata"]["name"], found
 
     def pod(self, service: str) -> Object:
-        return dict(self.one("Deployment", f"shop-{service}")["spec"]["template"])
+        return dict(self.pod_templates())[f"shop-{service}"]
 
     def container(self, service: str) -> Object:
         return dict(self.pod(service)["spec"]["containers"][0])

@@ -102,21 +102,6 @@ def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_
             assert container["resources"]["limits"].keys() == {"memory", "ephemeral-storage"}, name
 
 
-def with_cpu_limits(values: dict[str, Any]) -> dict[str, Any]:
-    found = {key: with_cpu_limits(value) for key, value in values.items() if isinstance(value, dict)}
-    limits = {"resources": {"limits": {"cpu": "1"}}} if "resources" in values else {}
-    return (
-        found
-        | limits
-        | ({"enabled": True} if values.keys() & {"receivers", "rate", "dashboards", "trustDomain"} else {})
-    )
-
-
-def test_every_container_can_have_a_cpu_limit_for_a_quota(render: Any, values: dict[str, Any]) -> None:
-    for name, pod in render(with_cpu_limits(values)).pod_templates():
-        assert all("cpu" in container["resources"]["limits"] for container in containers_of(pod)), name
-
-
 def test_every_component_has_its_own_service_account(render: Any, matrix_values: dict[str, Any]) -> None:
     manifests = render(matrix_values)
     twice = re.compile("test-health|-v2$")  # other pods have their accounts, too

@@ -229,14 +229,6 @@ async def test_a_server_that_refuses_additions_is_not_ready(
         await store.check()
 
 
-async def test_a_server_in_cluster_mode_is_not_ready(tmp_path: Path) -> None:
-    socket, config = tmp_path / "socket", {"cluster-enabled": "yes"}
-    with ValkeyServer(port=0, unix_socket_path=socket, data_dir=tmp_path / "data", config=config):
-        async with open_valkey_store(f"unix://{socket}", ttl_seconds=100) as store:
-            with pytest.raises(StoreUnavailable):
-                await store.check()
-
-
 async def test_an_unknown_option_of_the_url_is_refused() -> None:
     with pytest.raises(OSError, match="^REDIS_URL: an option"):
         await open_valkey_store("redis://valkey?nonsense=1", ttl_seconds=1).__aenter__()

@@ -119,8 +119,7 @@ class JsonBody(RequestInput):
             # orjson rejects NaN, numbers beyond a double, lone surrogates and nesting deeper than 1,024.
             value = orjson.loads(raw.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
-            violation = FieldViolation("", "must be UTF-8")
-            raise BadRequest(_describe([violation]), [violation]) from error
+            raise BadRequest("Request body must be UTF-8", [FieldViolation("", "must be UTF-8")]) from error
         except orjson.JSONDecodeError as error:
             raise self.error([FieldViolation("", "must be JSON")]) from error
         return self.validate(value)

@@ -71,8 +71,7 @@ def secret_url(*schemes: str) -> Parse:
         except ValueError:  # its message may quote part of the password
             valid = False
         if not valid:
-            starts = " or ".join(f"{scheme}://" for scheme in schemes)
-            raise ValueError(f"must be a URL that begins with {starts}, with special characters percent-encoded")
+            raise ValueError(f"must begin with {'://, '.join(schemes)}://; percent-encode special characters")
         return SecretStr(text)
 
     return Parse(parse)

@@ -63,10 +63,7 @@ _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": Idempote
 async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
-    """Open a store at a `redis://`, `rediss://` or `unix://` URL. Raise OSError if it has an invalid option.
-
-    The store connects on first use.
-    """
+    """Open a store at a URL. The store connects on first use. Raise OSError if the URL has an invalid option."""
     # Never retry: an addition may take effect even if its response is lost. Callers with idempotency keys may retry.
     never = Retry(NoBackoff(), 0)
     try:

@@ -29,19 +29,17 @@ class NotServing(Unavailable):
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
     """Yield a temporary folder. Delete it unless a process failed or was too slow; then the error names its logs."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder
     except (ProcessDied, Unavailable, DeadlineExceeded) as error:
-        slow = (
-            "" if isinstance(error, ProcessDied) else "this machine may be too slow: close other programs and retry; "
-        )
-        error.message += f"; {slow}logs are in {folder / '.shop' / 'log'}"
+        is_kept = True
+        advice = "" if isinstance(error, ProcessDied) else "this machine may be too slow: close other programs, retry; "
+        error.message += f"; {advice}logs are in {folder / '.shop' / 'log'}"
         raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class ChildProcess:

@@ -11,22 +11,16 @@ MAX_EXAMPLES = 50
 
 Verdict = Literal["holds", "violated", "insufficient", "too slow"]
 
-_SLOW_LAG_SECONDS = 0.025
+_SLOW_LAG_SECONDS = 0.05
 _NEED_TIME = frozenset({"I2", "I4", "I7", "I9"})
 """The invariants that a machine without free CPU violates, because orders don't finish in time."""
 
 
 def verdict(result: TrialResult, invariants: list[InvariantResult]) -> Verdict:
-    """Return whether all invariants hold; if so, `insufficient` when the run exercised something too rarely.
-
-    Return `too slow` instead of `insufficient`, or if a slow machine explains all violations.
-    """
-    violated = {invariant.name for invariant in invariants if not invariant.holds}
-    if not violated and all(exercise.is_sufficient for exercise in result.exercises):
-        return "holds"
-    if violated <= _NEED_TIME and result.lag_seconds > _SLOW_LAG_SECONDS:
-        return "too slow"
-    return "violated" if violated else "insufficient"
+    """Return whether all invariants hold, were tested too rarely, or can't be judged on such a slow machine."""
+    if violated := {invariant.name for invariant in invariants if not invariant.holds}:
+        return "too slow" if violated <= _NEED_TIME and result.lag_seconds > _SLOW_LAG_SECONDS else "violated"
+    return "holds" if all(exercise.is_sufficient for exercise in result.exercises) else "insufficient"
 
 
 def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]) -> dict[str, Any]:
