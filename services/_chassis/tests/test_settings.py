@@ -58,8 +58,8 @@ def test_a_switch_has_several_spellings(text: str, enabled: bool) -> None:
     assert load(Example, {"NAME": "a", "ENABLED": text}).enabled is enabled
 
 
-def test_an_empty_variable_counts_as_unset_and_null_is_a_text() -> None:
-    assert load(Example, {"NAME": "null", "PORT": "", "COLOUR": ""}) == Example(name="null")
+def test_a_blank_variable_counts_as_unset_a_line_break_at_the_end_is_ignored_and_null_is_a_text() -> None:
+    assert load(Example, {"NAME": "null\n", "PORT": "", "COLOUR": "\n"}) == Example(name="null")
 
 
 def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

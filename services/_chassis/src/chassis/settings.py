@@ -144,10 +144,12 @@ def _load_fields(
     values: dict[str, Any] = {}
     problems: list[str] = []
     for setting in chosen:
-        variable = setting.name.upper()
+        variable, hint = setting.name.upper(), hints[setting.name]
+        text = environment.get(variable, "")
         try:
-            if text := environment.get(variable):  # an empty variable counts as unset
-                values[setting.name] = _parse(text, hints[setting.name])
+            # Secrets made from files may end with a line break. In an HMAC key it counts, or the key would be another.
+            if text := text if hint == HmacKeySetting else text.strip():  # an empty variable counts as unset
+                values[setting.name] = _parse(text, hint)
             elif setting.default is MISSING and setting.default_factory is MISSING:
                 problems.append(f"{variable}: Field required")
         except ValueError as error:
