@@ -14,7 +14,6 @@ const isSelected = (node) => !getSelection().isCollapsed && getSelection().conta
 const isEdited = (node) => node.localName === "input" && node.value !== node.defaultValue;
 const isText = (node) => node.nodeType === Node.TEXT_NODE;
 const morphing = {
-  ignoreActiveValue: true,
   callbacks: {
     beforeNodeMorphed: (node) => !isEdited(node) && !(isText(node) && isSelected(node)),
     beforeNodeRemoved: (node) => !isSelected(node),
