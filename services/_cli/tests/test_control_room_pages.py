@@ -11,6 +11,7 @@ import pytest
 from typing_extensions import override
 
 from chassis.telemetry import semconv
+from checkout_service.reconciliation.reader import Comparison
 from shop_cli.control_room.app import create_app
 from shop_cli.control_room.reconciliation import Reconciler, Reconciliation
 from shop_cli.control_room.room import ControlRoom
@@ -31,7 +32,7 @@ class Reconciled(Reconciler):
 
     @override
     async def read(self) -> Reconciliation:
-        return Reconciliation(orders=5, declined=2, charges=3, shipments=3, confirmations=3)
+        return Reconciliation(Comparison(orders=5, complete=3, declined=2, charges=3, shipments=3, confirmations=3))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from chassis.values.money import Money
 from checkout_service.domain import OPEN, RELEASED_CART
-from checkout_service.reconciliation.reader import confirmation_from_wire
+from checkout_service.reconciliation.reader import Comparison, confirmation_from_wire
 from checkout_service.reconciliation.rules import (
     CompleteSince,
     Effect,
@@ -125,3 +125,18 @@ def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
     (mismatch,) = find_mismatches(records, settled_before=NOW, complete_since=CompleteSince())
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)
+
+
+def test_each_order_is_in_one_group_and_the_effects_of_compared_orders_alone_are_counted() -> None:
+    found = Comparison()
+    for state, changes in (
+        ("DONE", {}),
+        ("DECLINED", {}),
+        ("NEEDS_REFUND", {}),
+        ("DONE", {"settlement": "SETTLED_SHIPPED"}),
+        ("SETTLING", {"settlement": "SETTLED_REFUNDED", "in_progress": True}),
+    ):
+        found.add(replace(FINISHED, order=order(state, **changes)))
+    found.add(replace(FINISHED, order=None))
+    assert (found.complete, found.declined, found.closed, found.in_progress) == (1, 1, 2, 1)
+    assert (found.orders, found.charges, found.shipments, found.confirmations) == (5, 5, 5, 5)

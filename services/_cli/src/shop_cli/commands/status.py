@@ -2,7 +2,7 @@ from typing import Any
 
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, print_fields, print_json, print_table
+from shop_cli.output.printing import console, counted, print_fields, print_json, print_table
 
 
 def status(*, as_json: Json = False) -> None:
@@ -13,9 +13,10 @@ def status(*, as_json: Json = False) -> None:
         return
     columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Port"]
     print_table(columns, map(_row, found["services"]))
-    run = control_room_client.require_run()
-    console.out(f"\n{_reconciliation(found['reconciliation'])}")
-    print_fields([("storefront", found["storefront"] or ""), ("control room", run.link)])
+    console.out()
+    control_room = control_room_client.require_run().link
+    proof = ("last 15 minutes", _reconciliation(found["reconciliation"]))
+    print_fields([proof, ("storefront", found["storefront"] or ""), ("control room", control_room)])
 
 
 def _row(service: dict[str, Any]) -> list[str]:
@@ -27,6 +28,8 @@ def _row(service: dict[str, Any]) -> list[str]:
 def _reconciliation(found: dict[str, Any]) -> str:
     if found["unread"]:
         return f"records not read: {found['unread']}"
-    names = ("orders", "declined", "charges", "shipments", "confirmations")
-    counts = ", ".join(f"{name} {found[name]}" for name in names)
-    return f"last 15 minutes: {counts}; settling {found['settling']}, mismatches {len(found['mismatches'])}"
+    text = (
+        "{orders} orders: {complete} complete, {declined} declined, {closed} closed, {in_progress} in progress; "
+        "{charges} charges, {shipments} shipments, {confirmations} confirmations; "
+    ).format(**found)
+    return text + counted(len(found["mismatches"]), "mismatch", "mismatches")

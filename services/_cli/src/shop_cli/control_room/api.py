@@ -39,7 +39,11 @@ async def describe(room: ControlRoom) -> dict[str, Any]:
     reconciliation = await room.reconciler.read()
     return {
         "services": room.services(),
-        "reconciliation": {**asdict(reconciliation), "verdict": reconciliation.verdict},
+        "reconciliation": {
+            **asdict(reconciliation.found),
+            "unread": reconciliation.unread,
+            "verdict": reconciliation.verdict,
+        },
         "customers": room.customers.rate,
         "storefront": room.run.url("storefront"),
         "telemetry_elsewhere": room.telemetry_elsewhere,

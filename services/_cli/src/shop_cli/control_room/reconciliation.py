@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 from opentelemetry import trace
@@ -12,8 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from chassis.errors import DomainError
 from chassis.rpc import client
-from checkout_service.reconciliation.reader import Reader, open_reader
-from checkout_service.reconciliation.rules import Mismatch
+from checkout_service.reconciliation.reader import Comparison, Reader, open_reader
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
@@ -27,22 +26,9 @@ _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The result of comparing the last 15 minutes' records.
+    """The result of comparing the last 15 minutes' records. `unread`: why they could not be read; "" if they were."""
 
-    Attributes:
-        declined: the number of orders that ended without a charge.
-        settling: the number of orders in progress, which the other figures but `orders` leave out.
-        mismatches: disagreements older than GRACE_SECONDS.
-        unread: why the records could not be read; "" if they were read.
-    """
-
-    orders: int = 0
-    declined: int = 0
-    charges: int = 0
-    shipments: int = 0
-    confirmations: int = 0
-    settling: int = 0
-    mismatches: tuple[Mismatch, ...] = ()
+    found: Comparison = field(default_factory=Comparison)
     unread: str = ""
 
     @property
@@ -50,7 +36,7 @@ class Reconciliation:
         """The result in one word: `unread`, `violated`, `settling` or `holds`."""
         if self.unread:
             return "unread"
-        return "violated" if self.mismatches else "settling" if self.settling else "holds"
+        return "violated" if self.found.mismatches else "settling" if self.found.in_progress else "holds"
 
 
 class Reconciler:
@@ -87,15 +73,7 @@ class Reconciler:
             if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own messages are too technical
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
-        return Reconciliation(
-            found.orders,
-            found.declined,
-            found.charges,
-            found.shipments,
-            found.confirmations,
-            found.in_progress,
-            tuple(found.mismatches),
-        )
+        return Reconciliation(found)
 
 
 @asynccontextmanager

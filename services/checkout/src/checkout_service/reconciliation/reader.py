@@ -55,17 +55,19 @@ PageT = TypeVar(
 class Comparison:
     """The figures of all compared orders, and the mismatches found, oldest first.
 
-    If all records agree, each order that is neither declined, in progress nor settled has one charge and one shipment.
+    Each of the `orders` in the journal is in one of the four groups that follow. If all records agree, each complete
+    order has one charge and one shipment.
 
     Attributes:
-        orders: the number of orders in the journal.
-        declined: how many of these ended without a charge.
-        in_progress: how many may be changing, and were not compared.
+        in_progress: how many orders may be changing, and were not compared.
         closed: how many an operator settled, or must settle.
+        declined: how many ended without a charge.
+        complete: how many were placed.
         confirmations: without those that will never be sent.
     """
 
     orders: int = 0
+    complete: int = 0
     declined: int = 0
     in_progress: int = 0
     closed: int = 0
@@ -79,9 +81,14 @@ class Comparison:
         order = records.order
         if order is not None:
             self.orders += 1
-            self.declined += order.state in RELEASED_CART
-            self.in_progress += order.in_progress
-            self.closed += bool(order.settlement) or order.state in NEEDS_OPERATOR | {State.SETTLED}
+            if order.in_progress:
+                self.in_progress += 1
+            elif order.settlement or order.state in NEEDS_OPERATOR | {State.SETTLED}:
+                self.closed += 1
+            elif order.state in RELEASED_CART:
+                self.declined += 1
+            else:
+                self.complete += 1
         if order is None or not order.in_progress:
             self.charges += len(records.charges)
             self.shipments += len(records.shipments)
