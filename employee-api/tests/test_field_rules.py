@@ -30,6 +30,7 @@ def text(field: str, maximum: int) -> Refusals:
         f"{field} must not be empty": [{field: ""}],
         f"{field} must be text": [{field: 1}, {field: None}],
         f"{field} {NOT_ALLOWED}": [{field: "x\0"}],
+        f"{field} must not contain a card number": [{field: "x 4111.1111.1111.1111"}],
         f"{field} is too long: at most {maximum} characters": [{field: "x" * (maximum + 1)}],
     }
 
