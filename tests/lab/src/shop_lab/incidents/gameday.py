@@ -18,7 +18,7 @@ from shop_lab.incidents.commands import Namespace, Out, Release, begin, open_clu
 from shop_lab.incidents.record import InjectedFault, Plan
 
 gameday = typer.Typer(
-    help="Find faults of a hidden schedule. Without a command, begin one.", invoke_without_command=True
+    help="Find faults of a hidden schedule. Without a command, begin a game.", invoke_without_command=True
 )
 
 

@@ -105,24 +105,22 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
-            return TrialResult(
-                replace(evidence, product_names=names), injector.counts, [], ordering_seconds, fmean(lags)
-            )
+            evidence = replace(evidence, product_names=names)
+            return TrialResult(evidence, injector.counts, [], ordering_seconds, fmean(lags))
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
         evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan)
-    return TrialResult(
-        replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds, fmean(lags)
-    )
+    evidence = replace(evidence, product_names=names)
+    return TrialResult(evidence, injector.counts, exercises, ordering_seconds, fmean(lags))
 
 
 async def _measure_lags(lags: list[float]) -> None:
     while True:
-        started = time.monotonic()
+        due = time.monotonic() + _LAG_INTERVAL_SECONDS
         await asyncio.sleep(_LAG_INTERVAL_SECONDS)
-        lags.append(time.monotonic() - started - _LAG_INTERVAL_SECONDS)
+        lags.append(time.monotonic() - due)
 
 
 def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
