@@ -125,6 +125,17 @@ async def test_a_used_session_that_was_planted_shows_no_order_from_after(shop: S
         assert [location in await victim.page("/orders") for location in locations] == [False] + [True] * 8
 
 
+async def test_an_address_moves_the_whole_cart(visitor: Visitor, backends: Backends) -> None:
+    for quantity in (10_000, 2345):
+        await visitor.add_to_cart(quantity=quantity)
+    await visitor.add_to_cart("copper-kettle")
+    before = visitor.user_id
+    responses = [await visitor.post("/checkout", data=order_fields()) for _ in range(2)]
+    assert {response.status_code for response in responses} == {303}
+    assert visitor.user_id != before
+    assert (await backends.carts.read(visitor.user_id)).lines == (await backends.carts.read(before)).lines
+
+
 async def test_an_order_that_holds_the_cart_keeps_the_id_that_checkout_knows(
     visitor: Visitor, backends: Backends
 ) -> None:

@@ -17,9 +17,9 @@ from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, parse_amount
 from storefront_service import order_form
-from storefront_service.domain import Receipt, session_label
+from storefront_service.domain import CartLine, Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
-from storefront_service.pages.cart import view_cart, view_receipt
+from storefront_service.pages.cart import MAX_QUANTITY, view_cart, view_receipt
 from storefront_service.pages.frame import DELIVERY_COOKIE, DELIVERY_PATH, PERSONAL, Pages
 from storefront_service.sessions import Session, new_key
 from storefront_service.web.forms import read_form
@@ -123,7 +123,9 @@ class CheckoutPages(Pages):
             return
         user_id = session.next_id(key)
         for number, line in enumerate(await self.clients.carts.read(session.user_id)):
-            await self.clients.carts.add(user_id, line, f"{user_id}-{number}")
+            for added in range(0, line.quantity, MAX_QUANTITY):
+                part = CartLine(line.product_id, min(MAX_QUANTITY, line.quantity - added))
+                await self.clients.carts.add(user_id, part, f"{user_id}-{number}-{added}")
         session.renew(user_id, has_orders=bool(orders))
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
