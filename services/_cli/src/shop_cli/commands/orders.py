@@ -152,7 +152,11 @@ _COLUMNS: Columns[orders_pb2.Order] = {
 }
 
 
-_FIELDS: Columns[orders_pb2.Order] = {**_COLUMNS, "Tracking id": lambda order: order.tracking_id}
+_FIELDS: Columns[orders_pb2.Order] = {
+    **_COLUMNS,
+    "Tracking id": lambda order: order.tracking_id,
+    "Unreadable": lambda order: order.unreadable,
+}
 
 _EVENT_COLUMNS: Columns[orders_pb2.OrderEvent] = {
     "At": lambda event: format_time(event.at),
