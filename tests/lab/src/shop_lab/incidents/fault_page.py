@@ -1,13 +1,13 @@
 """*Faults* in the control room: the catalogue, with what each fault does, where to look, and how it was proven."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shop_cli.control_room.room import ControlRoom
-from shop_lab.incidents import catalogue, injector
-from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents import injector
+from shop_lab.incidents.catalogue import Fault, find, load_all
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.state import Record
 
@@ -26,26 +26,21 @@ class FaultPage:
     template: str = field(default=Path(__file__).with_suffix(".html").read_text(encoding="utf-8"), repr=False)
 
     @property
-    def catalogue(self) -> Iterable[Fault]:
+    def catalogue(self) -> list[Fault]:
         """All faults, those that can be started here first."""
-        return sorted(catalogue.load_all().values(), key=lambda fault: not (fault.local and fault.injections))
+        return sorted(load_all().values(), key=lambda fault: not (fault.local and fault.injections))
 
     @property
-    def injected(self) -> list[tuple[str, Record]]:
-        """What is injected now. What Mystery or a command has started has no name here."""
-        found = [record for record in Local(self.folder).records() if record.seconds_left]
-        return [
-            (self.started[record.token].title if record.token in self.started else "Something unnamed", record)
-            for record in found
-        ]
+    def injected(self) -> list[Record]:
+        return [record for record in Local(self.folder).records() if record.seconds_left]
 
     async def act(self, form: Mapping[str, str]) -> None:
         """Start a fault, or stop what has a token. Raise FaultNotFound, CannotAct or CannotRestore."""
         target = Local(self.folder)
-        if "start" not in form:
+        if "start" in form:
+            fault = find(form["start"])
+            record = await asyncio.to_thread(injector.start, fault, target, fault.seconds)
+            injector.leave(record, target)
+            self.started[record.token] = fault
+        else:
             await asyncio.to_thread(injector.restore, target, tokens=[form.get("stop", "")])
-            return
-        fault = catalogue.find(form["start"])
-        record = await asyncio.to_thread(injector.start, fault, target, fault.seconds)
-        injector.leave(record, target)
-        self.started[record.token] = fault
