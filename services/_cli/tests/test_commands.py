@@ -224,9 +224,12 @@ async def test_a_failure_is_one_line_with_its_reason_and_has_a_status(run: Run, 
     assert await run(*command.split()) == (expected, "", f"{error.reason}: {error.message}{details}\n")
 
 
-async def test_an_unknown_product_is_not_added(run: Run, shop: FakeShop) -> None:
-    line = "PRODUCT_NOT_FOUND: no product has the id cup: `shop products search` finds similar ones\n"
-    assert await run("cart", "add", "ada", "cup") == (1, "", line)
+@pytest.mark.parametrize(("wanted", "proposal"), [("cup", "did you mean CUP? "), ("submarine", "")])
+async def test_an_unknown_product_is_not_added_and_similar_ones_are_proposed(
+    run: Run, shop: FakeShop, wanted: str, proposal: str
+) -> None:
+    line = f"PRODUCT_NOT_FOUND: no product has the id {wanted}: {proposal}`shop products list` shows all\n"
+    assert await run("cart", "add", "ada", wanted) == (1, "", line)
     assert not shop.cart.items
 
 
@@ -235,6 +238,7 @@ INVALID = {
         f"convert {amount} USD EUR": "INVALID_ARGUMENT: amount: "
         for amount in ("many", "0.0000000001", "NaN", "1e999999999", "99999999999999999999")
     },
+    "products list --address localhost": "address",
     "cart add ada CUP --quantity 3000000000": "--quantity",
     "order ada --zip 3000000000": "--zip",
     "order ada --cvv 3000000000": "--cvv",
@@ -263,15 +267,13 @@ async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None
     assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
 
 
-async def test_an_address_without_a_listener_and_one_without_a_port_are_named(
-    run: Run, port: int, monkeypatch: pytest.MonkeyPatch
+async def test_an_address_option_comes_before_the_environment_and_one_without_a_listener_is_named(
+    run: Run, shop: FakeShop, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
     line = f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
     assert await run("products", "list") == (4, "", line)
-    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", "localhost")
-    line = "INVALID_ARGUMENT: PRODUCT_CATALOG_ADDR: must be host:port\n"
-    assert await run("products", "list") == (2, "", line)
+    assert (await run("products", "list", "--address", shop.address))[0] == 0
 
 
 async def test_records_of_a_shop_that_does_not_run_are_one_line(

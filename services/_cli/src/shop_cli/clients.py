@@ -38,16 +38,16 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def _client(
-    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: "Process | None" = None
+    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: "str | Process | None"
 ) -> AsyncIterator[T]:
-    """Open a client for a gRPC service of the program `name`, by default at its `default_address`.
+    """Open a client for a gRPC service of the program `name`.
 
-    Errors from gRPC itself become errors that say what to do, with a specific reason: TLS_FAILED, NOT_READY,
-    NOTHING_LISTENS or NO_RESPONSE.
+    `at` is `host:port` or a process; None means `default_address`. Errors from gRPC itself
+    become errors that say what to do, with a specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
-    if at is None:
-        target = default_address(name, internal=is_internal)
+    if at is None or isinstance(at, str):
+        target = _checked(at or default_address(name, internal=is_internal))
         tls = tls_of(target, name)
     else:
         target, tls = at.internal_address if is_internal else at.address, {"certificates": at.certificates}
@@ -98,16 +98,12 @@ def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
     Try the program's environment variable first, then the shop running in the current folder, then the default port.
-    Raise InvalidArgument if the variable is not `host:port`.
     """
     programs = discover()
     program = find(programs, name)
     variable = program.internal_address_variable if internal else program.address_variable
     key = internal_name(name) if internal else name
     if address := os.environ.get(variable):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal():
-            raise InvalidArgument.field(variable, "must be host:port")
         return address
     if (run := find_run()) and key in run.addresses:
         return run.addresses[key]
@@ -131,6 +127,13 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     run = find_run()
     is_own = run and run.tls_folder and address in run.addresses.values()
     return {"certificates": Certificates.load(run.tls_folder)} if run and is_own else {}
+
+
+def _checked(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidArgument.field("address", "must be host:port")
+    return address
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -12,13 +13,14 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, currency_client, key_metadata
 from shop_cli.commands.convert import convert_amount
-from shop_cli.commands.options import MAX_INT32, Json, Key, User, async_command
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
 from shop_cli.output.printing import console, print_json, print_table
 from shop_cli.output.visible import visible
 
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 
 _CATALOG_SECONDS = 2.0
+_MAX_PROPOSED = 3
 
 Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: the catalog's.")]
 
@@ -31,23 +33,23 @@ async def add_to_cart(
     *,
     quantity: Annotated[int, typer.Option(min=1, max=MAX_INT32, help="How many to add.")] = 1,
     key: Key = None,
+    address: Address = None,
 ) -> None:
     """Add a product to a cart."""
     products = await _read_products()
-    if products and product_id not in products:
-        message = f"no product has the id {product_id}: `shop products search` finds similar ones"
-        raise NotFound(message, reason="PRODUCT_NOT_FOUND")
+    if products:
+        _require_product(product_id, products)
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
-    async with cart_client() as client:
+    async with cart_client(address) as client:
         await client.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item), metadata=key_metadata(key))
     console.out(f"{quantity} x {products[product_id].name if products else product_id} added.")
 
 
 @cart.command("show")
 @async_command
-async def show_cart(user: User, *, currency: Currency = None, as_json: Json = False) -> None:
+async def show_cart(user: User, *, currency: Currency = None, as_json: Json = False, address: Address = None) -> None:
     """Show a cart with names, prices and the total without shipping."""
-    async with cart_client() as client:
+    async with cart_client(address) as client:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     if as_json:
         print_json(found)
@@ -59,9 +61,9 @@ async def show_cart(user: User, *, currency: Currency = None, as_json: Json = Fa
 
 @cart.command("empty")
 @async_command
-async def empty_cart(user: User) -> None:
+async def empty_cart(user: User, *, address: Address = None) -> None:
     """Remove everything from a cart."""
-    async with cart_client() as client:
+    async with cart_client(address) as client:
         await client.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user))
 
 
@@ -70,7 +72,7 @@ async def _print_cart(
 ) -> None:
     """Print a cart's lines. Print the total as well, unless a product's price is unknown."""
     rows, costs = [], []
-    async with currency_client() as client:
+    async with currency_client(None) as client:
         for item in items:
             line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
             if product := products.get(item.product_id):
@@ -94,9 +96,21 @@ async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | N
 async def _read_products() -> dict[str, Product]:
     """Return the catalog's products by id. If the catalog does not respond, print the error and return no products."""
     try:
-        async with catalog_client() as catalog:
+        async with catalog_client(None) as catalog:
             response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)
     except (Unavailable, DeadlineExceeded) as error:
         typer.echo(visible(f"names and prices are unknown: {error.message}"), err=True)
         return {}
     return {product.id: product for product in response.products}
+
+
+def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
+    """Raise NotFound, suggesting similar ids, if the catalog does not have the product."""
+    if product_id in products:
+        return
+    wanted, ids = product_id.lower(), {known.lower(): known for known in products}
+    similar = [product.id for product in products.values() if wanted in f"{product.id} {product.name}".lower()]
+    similar += [ids[match] for match in get_close_matches(wanted, ids)]
+    question = f"did you mean {' or '.join(list(dict.fromkeys(similar))[:_MAX_PROPOSED])}? " if similar else ""
+    message = f"no product has the id {product_id}: {question}`shop products list` shows all"
+    raise NotFound(message, reason="PRODUCT_NOT_FOUND")

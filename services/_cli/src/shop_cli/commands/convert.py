@@ -10,7 +10,7 @@ from chassis.values.money import NANOS_PER_UNIT, Money, is_currency_code
 from shop import currency_pb2, money_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop_cli.clients import currency_client
-from shop_cli.commands.options import Json, async_command
+from shop_cli.commands.options import Address, Json, async_command
 from shop_cli.output.printing import amount, console, print_json
 
 
@@ -21,9 +21,10 @@ async def convert(
     to_code: Annotated[str, typer.Argument(metavar="TO", help="Currency to convert to, such as EUR.")],
     *,
     as_json: Json = False,
+    address: Address = None,
 ) -> None:
     """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`. `--json` does not round."""
-    async with currency_client() as currency:
+    async with currency_client(address) as currency:
         converted = await convert_amount(currency, _parse_money(value, from_code.upper()), to_code)
     if as_json:
         print_json(converted)

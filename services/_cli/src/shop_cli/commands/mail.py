@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client, mail_client, spool_client
-from shop_cli.commands.options import Json, async_command, parse_state
+from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
 from shop_cli.output.printing import (
     Columns,
     console,
@@ -37,12 +37,13 @@ async def list_messages(
     state: State = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")] = 50,
     as_json: Json = False,
+    address: InternalAddress = None,
 ) -> None:
     """List confirmations of the latest orders, newest first. With `--unsent`, list messages that were not sent."""
     if unsent or state:
-        await _list_unsent(state or [], limit, as_json=as_json)
+        await _list_unsent(state or [], limit, address, as_json=as_json)
     else:
-        await _list_confirmations(limit, as_json=as_json)
+        await _list_confirmations(limit, address, as_json=as_json)
 
 
 @mail.command("show")
@@ -51,9 +52,10 @@ async def show_message(
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="Id of the message: the order id.")],
     *,
     as_json: Json = False,
+    address: InternalAddress = None,
 ) -> None:
     """Show a message. The email service deletes its text once the relay has accepted it."""
-    async with spool_client() as spool:
+    async with spool_client(address) as spool:
         found = await spool.GetLetter(letter_spool_pb2.GetLetterRequest(letter_id=message_id))
     if as_json:
         print_json(found)
@@ -66,9 +68,11 @@ async def show_message(
 @async_command
 async def requeue_messages(
     message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
+    *,
+    address: InternalAddress = None,
 ) -> None:
     """Resend messages that were refused or whose outcome is unknown."""
-    async with spool_client() as spool:
+    async with spool_client(address) as spool:
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
         requeued = (await spool.RequeueLetters(request)).requeued
     for message_id in message_ids:
@@ -82,9 +86,10 @@ async def close_messages(
     *,
     reason: Annotated[str, typer.Option(help="Why they need not be sent.")],
     by: Annotated[str, typer.Option(envvar="USER", help="Who closes them.")],
+    address: InternalAddress = None,
 ) -> None:
     """Close messages that were refused or whose outcome is unknown."""
-    async with spool_client() as spool:
+    async with spool_client(address) as spool:
         request = letter_spool_pb2.CloseLettersRequest(letter_ids=message_ids, by=by, reason=reason)
         closed = (await spool.CloseLetters(request)).closed
     for message_id in message_ids:
@@ -100,8 +105,8 @@ def message_text(content: str) -> str:
     return "\n".join([*headers, "", text.replace("\r", "").rstrip()])
 
 
-async def _list_confirmations(limit: int, *, as_json: bool) -> None:
-    async with journal_client() as journal, mail_client() as records:
+async def _list_confirmations(limit: int, address: str | None, *, as_json: bool) -> None:
+    async with journal_client(None) as journal, mail_client(address) as records:
         orders = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
         request = mail_records_pb2.FindMailsRequest(order_ids=[order.order_id for order in orders])
         found = {mail.order_id: mail for mail in (await records.FindMails(request)).mails}
@@ -117,9 +122,9 @@ async def _list_confirmations(limit: int, *, as_json: bool) -> None:
     print_table(["Order", "Confirmation", "Reason", "User", "Ordered"], rows)
 
 
-async def _list_unsent(states: list[str], limit: int, *, as_json: bool) -> None:
+async def _list_unsent(states: list[str], limit: int, address: str | None, *, as_json: bool) -> None:
     wanted = [parse_state(letter_spool_pb2.LetterState, name) for name in states]
-    async with spool_client() as spool:
+    async with spool_client(address) as spool:
         request = letter_spool_pb2.ListLettersRequest(states=wanted, limit=limit)
         found = (await spool.ListLetters(request)).letters
     print_list(found, _COLUMNS, as_json=as_json)

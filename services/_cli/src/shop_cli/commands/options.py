@@ -14,6 +14,11 @@ MAX_INT32 = 2**31 - 1
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_ADDRESS = "Address of the{} service. Default: $<SERVICE>{}_ADDR, the running shop's, the local port."
+Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format("", ""))]
+InternalAddress = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format(" internal", "_INTERNAL"))
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")

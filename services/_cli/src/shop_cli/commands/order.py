@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from chassis.errors import NotFound
-from shop.address_pb2 import Address
+from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
-from shop_cli.commands.options import MAX_INT32, Json, Key, User, async_command
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
 from shop_cli.commands.traces import print_trace
 from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
@@ -55,6 +55,7 @@ async def order(
     key: Key = None,
     trace: Trace = False,
     as_json: Json = False,
+    address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
     trace_id, metadata = secrets.token_hex(16), key_metadata(key)
@@ -65,10 +66,10 @@ async def order(
         user_id=user,
         user_currency=currency.upper(),
         email=email,
-        address=Address(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
+        address=PostalAddress(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
         credit_card=card_info(card, cvv, expires),
     )
-    async with checkout_client() as checkout:
+    async with checkout_client(address) as checkout:
         call = checkout.PlaceOrder(request, metadata=metadata)
         placed = await call
         replayed = await is_replayed(call)

@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import Json, async_command, parse_state
+from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
 from shop_cli.output.printing import (
     Columns,
     amount,
@@ -40,11 +40,12 @@ async def list_orders(
     state: State = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")] = 50,
     as_json: Json = False,
+    address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
     states = [parse_state(orders_pb2.OrderState, name) for name in state or ()]
     request = orders_pb2.ListOrdersRequest(states=states, stuck=stuck, limit=limit)
-    async with journal_client() as journal:
+    async with journal_client(address) as journal:
         found = (await journal.ListOrders(request)).orders
     print_list(found, _COLUMNS, as_json=as_json)
     if not as_json:
@@ -53,9 +54,9 @@ async def list_orders(
 
 @orders.command("show")
 @async_command
-async def show_order(order_id: OrderId, *, as_json: Json = False) -> None:
+async def show_order(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Show an order with its lines and its history, step by step."""
-    async with journal_client() as journal:
+    async with journal_client(address) as journal:
         found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
     if as_json:
         print_json(found)
@@ -70,9 +71,9 @@ async def show_order(order_id: OrderId, *, as_json: Json = False) -> None:
 
 @orders.command("requeue")
 @async_command
-async def requeue_notifications(order_id: OrderId, *, as_json: Json = False) -> None:
+async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Resend an order's dead letters. These are notifications that were refused or failed too often."""
-    async with journal_client() as journal:
+    async with journal_client(address) as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
         response = await journal.RequeueNotifications(request)
     if as_json:
@@ -93,13 +94,14 @@ async def settle_order(
     dismissed: Annotated[str | None, typer.Option(metavar="REASON", help="Nothing has to be done.")] = None,
     by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
     as_json: Json = False,
+    address: InternalAddress = None,
 ) -> None:
     """Close an order that does not end by itself. Payment and shipping must not contradict; its history says why."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:
         raise typer.BadParameter("give exactly one of --refunded, --shipped and --dismissed")
-    async with journal_client() as journal:
+    async with journal_client(address) as journal:
         settled = (await journal.SettleOrder(orders_pb2.SettleOrderRequest(order_id=order_id, by=by, **given))).order
     if as_json:
         print_json(settled)
@@ -109,10 +111,10 @@ async def settle_order(
 
 @orders.command("watch")
 @async_command
-async def watch_orders(*, limit: Watched = 100, as_json: Json = False) -> None:
+async def watch_orders(*, limit: Watched = 100, as_json: Json = False, address: InternalAddress = None) -> None:
     """Print a line for each new or changed order, until Ctrl-C."""
     seen: dict[str, orders_pb2.Order] | None = None
-    async with journal_client() as journal:
+    async with journal_client(address) as journal:
         while True:
             found = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
             latest = {order.order_id: order for order in reversed(found)}

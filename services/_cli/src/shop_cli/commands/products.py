@@ -4,7 +4,7 @@ import typer
 
 from shop import empty_pb2, product_catalog_pb2
 from shop_cli.clients import catalog_client
-from shop_cli.commands.options import Json, async_command
+from shop_cli.commands.options import Address, Json, async_command
 from shop_cli.output.printing import Columns, amount, console, print_list
 
 products = typer.Typer(no_args_is_help=True, help="Browse the catalog.")
@@ -19,9 +19,9 @@ _COLUMNS: Columns[product_catalog_pb2.Product] = {
 
 @products.command("list")
 @async_command
-async def list_products(*, as_json: Json = False) -> None:
+async def list_products(*, as_json: Json = False, address: Address = None) -> None:
     """List all products."""
-    async with catalog_client() as catalog:
+    async with catalog_client(address) as catalog:
         response = await catalog.ListProducts(empty_pb2.Empty())
     print_list(response.products, _COLUMNS, as_json=as_json)
 
@@ -32,9 +32,10 @@ async def search_products(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to search for.")],
     *,
     as_json: Json = False,
+    address: Address = None,
 ) -> None:
     """Search names, descriptions and categories. The best match comes first."""
-    async with catalog_client() as catalog:
+    async with catalog_client(address) as catalog:
         response = await catalog.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
     print_list(response.results, _COLUMNS, as_json=as_json)
 
@@ -45,9 +46,10 @@ async def show_product(
     product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
     *,
     as_json: Json = False,
+    address: Address = None,
 ) -> None:
     """Show one product."""
-    async with catalog_client() as catalog:
+    async with catalog_client(address) as catalog:
         product = await catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
     print_list([product], _COLUMNS, as_json=as_json)
     if not as_json:
