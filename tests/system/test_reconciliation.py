@@ -24,6 +24,7 @@ from shop_cli.sample_order import card_info
 from shop_internal.orders_pb2 import SettleOrderRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.running_shop import RunningShop, run_shop
+from shop_kit.waiting import wait_until
 
 DAY = 86_400
 Disturbance = Callable[[RunningShop, OrderResult], Awaitable[None]]
@@ -62,6 +63,10 @@ async def refund(shop: RunningShop, order: OrderResult) -> None:
         await disturb(shop, order)
     request = SettleOrderRequest(order_id=order.order_id, by="eve", refunded="R-7")
     await OrderJournalStub(shop.internal_channels["checkout"]).SettleOrder(request)
+
+
+async def is_mailed(shop: RunningShop, order: OrderResult) -> bool:
+    return order.order_id not in await kinds_by_order(shop, grace_minutes=0)
 
 
 async def mail_another(shop: RunningShop, order: OrderResult) -> None:
@@ -227,3 +232,28 @@ async def test_records_that_disagree_are_found_and_listed_without_addresses(shop
 
     # Recent records are not expected to agree yet.
     assert (await kinds_by_order(shop, grace_minutes=60))[orders["shipment lost"].order_id] == set()
+
+
+async def test_a_confirmation_that_is_lost_is_sent_again(shop: RunningShop) -> None:
+    order = await place(shop)
+    await lose_mail(shop, order)
+    assert (await kinds_by_order(shop, grace_minutes=0))[order.order_id] == {"NOT_MAILED"}
+    for _ in ("lost", "accepted"):
+        status, output, errors = await run_shop("mail", "send-again", order.order_id, environment=shop.addresses)
+        assert (status, output, errors) == (0, f"{order.order_id} requeued\n", "")
+        await wait_until(lambda: is_mailed(shop, order))
+
+
+async def test_a_mismatch_is_reported_whatever_its_age_until_an_operator_accepts_it(shop: RunningShop) -> None:
+    order = await place(shop)
+    for disturb in (lose_shipment, partial(age_then, disturb=lose_shipment)):
+        await disturb(shop, order)
+        assert (await kinds_by_order(shop, grace_minutes=0))[order.order_id] == {"CHARGED_NOT_SHIPPED"}
+    accepted = ("accept", order.order_id, "CHARGED_NOT_SHIPPED", "--reason", "refunded in cash", "--by", "eve")
+    status, _, errors = await run_shop("reconcile", *accepted, environment=shop.addresses)
+    assert (status, errors) == (0, "")
+    assert order.order_id not in await kinds_by_order(shop, grace_minutes=0)
+    status, _, errors = await run_shop(
+        "reconcile", *accepted[:2], "NOT_MAILED", *accepted[3:], environment=shop.addresses
+    )
+    assert (status, errors.partition(":")[0]) == (1, "MISMATCH_NOT_FOUND")

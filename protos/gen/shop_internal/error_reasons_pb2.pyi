@@ -86,6 +86,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
     ORDER_NOT_FOUND: _ErrorReason.ValueType  # 23
     """NOT_FOUND: The journal has no order with this id."""
+    MISMATCH_NOT_FOUND: _ErrorReason.ValueType  # 48
+    """NOT_FOUND: Reconciliation has not recorded this mismatch."""
     ORDER_NEEDS_REVIEW: _ErrorReason.ValueType  # 40
     """FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
     an operator must settle it. Metadata has order_id.
@@ -216,6 +218,8 @@ ORDER_IN_FLIGHT: ErrorReason.ValueType  # 22
 """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
 ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 """NOT_FOUND: The journal has no order with this id."""
+MISMATCH_NOT_FOUND: ErrorReason.ValueType  # 48
+"""NOT_FOUND: Reconciliation has not recorded this mismatch."""
 ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
 """FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
 an operator must settle it. Metadata has order_id.

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/letter_spool.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x01\n\x06Letter\x12\x11\n\tletter_id\x18\x01 \x01(\t\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.shop.internal.LetterState\x12\x11\n\trecipient\x18\x03 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nchanged_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63losed\x18\x08 \x01(\t\"O\n\x12ListLettersRequest\x12*\n\x06states\x18\x01 \x03(\x0e\x32\x1a.shop.internal.LetterState\x12\r\n\x05limit\x18\x02 \x01(\x05\"=\n\x13ListLettersResponse\x12&\n\x07letters\x18\x01 \x03(\x0b\x32\x15.shop.internal.Letter\"%\n\x10GetLetterRequest\x12\x11\n\tletter_id\x18\x01 \x01(\t\"K\n\x11GetLetterResponse\x12%\n\x06letter\x18\x01 \x01(\x0b\x32\x15.shop.internal.Letter\x12\x0f\n\x07message\x18\x02 \x01(\t\"+\n\x15RequeueLettersRequest\x12\x12\n\nletter_ids\x18\x01 \x03(\t\"*\n\x16RequeueLettersResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"E\n\x13\x43loseLettersRequest\x12\x12\n\nletter_ids\x18\x01 \x03(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"&\n\x14\x43loseLettersResponse\x12\x0e\n\x06\x63losed\x18\x01 \x03(\t*\xaa\x01\n\x0bLetterState\x12\x1c\n\x18LETTER_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13LETTER_STATE_QUEUED\x10\x01\x12\x18\n\x14LETTER_STATE_SENDING\x10\x02\x12\x15\n\x11LETTER_STATE_SENT\x10\x03\x12\x19\n\x15LETTER_STATE_IN_DOUBT\x10\x04\x12\x18\n\x14LETTER_STATE_REFUSED\x10\x05\x32\xeb\x02\n\x0bLetterSpool\x12T\n\x0bListLetters\x12!.shop.internal.ListLettersRequest\x1a\".shop.internal.ListLettersResponse\x12N\n\tGetLetter\x12\x1f.shop.internal.GetLetterRequest\x1a .shop.internal.GetLetterResponse\x12]\n\x0eRequeueLetters\x12$.shop.internal.RequeueLettersRequest\x1a%.shop.internal.RequeueLettersResponse\x12W\n\x0c\x43loseLetters\x12\".shop.internal.CloseLettersRequest\x1a#.shop.internal.CloseLettersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/letter_spool.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x01\n\x06Letter\x12\x11\n\tletter_id\x18\x01 \x01(\t\x12)\n\x05state\x18\x02 \x01(\x0e\x32\x1a.shop.internal.LetterState\x12\x11\n\trecipient\x18\x03 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\x05\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x61\x63\x63\x65pted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nchanged_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63losed\x18\x08 \x01(\t\"O\n\x12ListLettersRequest\x12*\n\x06states\x18\x01 \x03(\x0e\x32\x1a.shop.internal.LetterState\x12\r\n\x05limit\x18\x02 \x01(\x05\"=\n\x13ListLettersResponse\x12&\n\x07letters\x18\x01 \x03(\x0b\x32\x15.shop.internal.Letter\"%\n\x10GetLetterRequest\x12\x11\n\tletter_id\x18\x01 \x01(\t\"K\n\x11GetLetterResponse\x12%\n\x06letter\x18\x01 \x01(\x0b\x32\x15.shop.internal.Letter\x12\x0f\n\x07message\x18\x02 \x01(\t\"@\n\x15RequeueLettersRequest\x12\x12\n\nletter_ids\x18\x01 \x03(\t\x12\x13\n\x0b\x66orget_sent\x18\x02 \x01(\x08\"*\n\x16RequeueLettersResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"E\n\x13\x43loseLettersRequest\x12\x12\n\nletter_ids\x18\x01 \x03(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"&\n\x14\x43loseLettersResponse\x12\x0e\n\x06\x63losed\x18\x01 \x03(\t*\xaa\x01\n\x0bLetterState\x12\x1c\n\x18LETTER_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13LETTER_STATE_QUEUED\x10\x01\x12\x18\n\x14LETTER_STATE_SENDING\x10\x02\x12\x15\n\x11LETTER_STATE_SENT\x10\x03\x12\x19\n\x15LETTER_STATE_IN_DOUBT\x10\x04\x12\x18\n\x14LETTER_STATE_REFUSED\x10\x05\x32\xeb\x02\n\x0bLetterSpool\x12T\n\x0bListLetters\x12!.shop.internal.ListLettersRequest\x1a\".shop.internal.ListLettersResponse\x12N\n\tGetLetter\x12\x1f.shop.internal.GetLetterRequest\x1a .shop.internal.GetLetterResponse\x12]\n\x0eRequeueLetters\x12$.shop.internal.RequeueLettersRequest\x1a%.shop.internal.RequeueLettersResponse\x12W\n\x0c\x43loseLetters\x12\".shop.internal.CloseLettersRequest\x1a#.shop.internal.CloseLettersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.letter_spool_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LETTERSTATE']._serialized_start=784
-  _globals['_LETTERSTATE']._serialized_end=954
+  _globals['_LETTERSTATE']._serialized_start=805
+  _globals['_LETTERSTATE']._serialized_end=975
   _globals['_LETTER']._serialized_start=85
   _globals['_LETTER']._serialized_end=321
   _globals['_LISTLETTERSREQUEST']._serialized_start=323
@@ -45,13 +45,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETLETTERRESPONSE']._serialized_start=506
   _globals['_GETLETTERRESPONSE']._serialized_end=581
   _globals['_REQUEUELETTERSREQUEST']._serialized_start=583
-  _globals['_REQUEUELETTERSREQUEST']._serialized_end=626
-  _globals['_REQUEUELETTERSRESPONSE']._serialized_start=628
-  _globals['_REQUEUELETTERSRESPONSE']._serialized_end=670
-  _globals['_CLOSELETTERSREQUEST']._serialized_start=672
-  _globals['_CLOSELETTERSREQUEST']._serialized_end=741
-  _globals['_CLOSELETTERSRESPONSE']._serialized_start=743
-  _globals['_CLOSELETTERSRESPONSE']._serialized_end=781
-  _globals['_LETTERSPOOL']._serialized_start=957
-  _globals['_LETTERSPOOL']._serialized_end=1320
+  _globals['_REQUEUELETTERSREQUEST']._serialized_end=647
+  _globals['_REQUEUELETTERSRESPONSE']._serialized_start=649
+  _globals['_REQUEUELETTERSRESPONSE']._serialized_end=691
+  _globals['_CLOSELETTERSREQUEST']._serialized_start=693
+  _globals['_CLOSELETTERSREQUEST']._serialized_end=762
+  _globals['_CLOSELETTERSRESPONSE']._serialized_start=764
+  _globals['_CLOSELETTERSRESPONSE']._serialized_end=802
+  _globals['_LETTERSPOOL']._serialized_start=978
+  _globals['_LETTERSPOOL']._serialized_end=1341
 # @@protoc_insertion_point(module_scope)

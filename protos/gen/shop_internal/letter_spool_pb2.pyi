@@ -198,16 +198,20 @@ class RequeueLettersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LETTER_IDS_FIELD_NUMBER: _builtins.int
+    FORGET_SENT_FIELD_NUMBER: _builtins.int
+    forget_sent: _builtins.bool
+    """Also deletes messages that were sent, so that checkout can have them sent again."""
     @_builtins.property
     def letter_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         letter_ids: _abc.Iterable[_builtins.str] | None = ...,
+        forget_sent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["letter_ids", b"letter_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forget_sent", b"forget_sent", "letter_ids", b"letter_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,15 +30,15 @@ from shop import order_pb2 as shop_dot_order__pb2
 from shop_internal import record_digests_pb2 as shop__internal_dot_record__digests__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ashop_internal/orders.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0fshop/cart.proto\x1a\x13shop/checkout.proto\x1a\x10shop/money.proto\x1a\x10shop/order.proto\x1a\"shop_internal/record_digests.proto\"\xd2\x03\n\x05Order\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x1a\n\x05total\x18\x04 \x01(\x0b\x32\x0b.shop.Money\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btracking_id\x18\t \x01(\t\x12\x0e\n\x06outbox\x18\n \x03(\t\x12\r\n\x05stuck\x18\x0b \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x05\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x0e \x03(\t\x12-\n\x07\x64igests\x18\x0f \x01(\x0b\x32\x1c.shop.internal.RecordDigests\x12\x1d\n\x05items\x18\x10 \x03(\x0b\x32\x0e.shop.CartItem\x12\x12\n\nunreadable\x18\x11 \x01(\t\x12\x12\n\nsettlement\x18\x12 \x01(\t\"\x9c\x01\n\nOrderEvent\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04step\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"m\n\x11ListOrdersRequest\x12)\n\x06states\x18\x01 \x03(\x0e\x32\x19.shop.internal.OrderState\x12\r\n\x05stuck\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x0f\n\x07user_id\x18\x04 \x01(\t\":\n\x12ListOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\"#\n\x0fGetOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x86\x01\n\x10GetOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\x12*\n\x07history\x18\x02 \x03(\x0b\x32\x19.shop.internal.OrderEvent\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.shop.OrderResult\"/\n\x1bRequeueNotificationsRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"0\n\x1cRequeueNotificationsResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"y\n\x12SettleOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x12\n\x08refunded\x18\x03 \x01(\tH\x00\x12\x11\n\x07shipped\x18\x04 \x01(\tH\x00\x12\x13\n\tdismissed\x18\x05 \x01(\tH\x00\x42\t\n\x07outcome\":\n\x13SettleOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\"e\n\x11ScanOrdersRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\torder_ids\x18\x03 \x03(\t\"\x87\x01\n\x12ScanOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc7\x02\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14ORDER_STATE_CHARGING\x10\x01\x12\x17\n\x13ORDER_STATE_SHIPPED\x10\x02\x12\x14\n\x10ORDER_STATE_DONE\x10\x03\x12\x18\n\x14ORDER_STATE_DECLINED\x10\x04\x12\x17\n\x13ORDER_STATE_VOIDING\x10\x05\x12\x16\n\x12ORDER_STATE_VOIDED\x10\x06\x12\x1c\n\x18ORDER_STATE_NEEDS_REFUND\x10\x07\x12\x19\n\x15ORDER_STATE_ABANDONED\x10\x08\x12\x1c\n\x18ORDER_STATE_NEEDS_REVIEW\x10\t\x12\x17\n\x13ORDER_STATE_SETTLED\x10\n\x12\x18\n\x14ORDER_STATE_SETTLING\x10\x0b\x32\xc8\x03\n\x0cOrderJournal\x12Q\n\nListOrders\x12 .shop.internal.ListOrdersRequest\x1a!.shop.internal.ListOrdersResponse\x12Q\n\nScanOrders\x12 .shop.internal.ScanOrdersRequest\x1a!.shop.internal.ScanOrdersResponse\x12K\n\x08GetOrder\x12\x1e.shop.internal.GetOrderRequest\x1a\x1f.shop.internal.GetOrderResponse\x12o\n\x14RequeueNotifications\x12*.shop.internal.RequeueNotificationsRequest\x1a+.shop.internal.RequeueNotificationsResponse\x12T\n\x0bSettleOrder\x12!.shop.internal.SettleOrderRequest\x1a\".shop.internal.SettleOrderResponse2G\n\x0bOrderQuotes\x12\x38\n\nQuoteOrder\x12\x17.shop.PlaceOrderRequest\x1a\x11.shop.OrderResultb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ashop_internal/orders.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0fshop/cart.proto\x1a\x13shop/checkout.proto\x1a\x10shop/money.proto\x1a\x10shop/order.proto\x1a\"shop_internal/record_digests.proto\"\xd2\x03\n\x05Order\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x1a\n\x05total\x18\x04 \x01(\x0b\x32\x0b.shop.Money\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btracking_id\x18\t \x01(\t\x12\x0e\n\x06outbox\x18\n \x03(\t\x12\r\n\x05stuck\x18\x0b \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x05\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x0e \x03(\t\x12-\n\x07\x64igests\x18\x0f \x01(\x0b\x32\x1c.shop.internal.RecordDigests\x12\x1d\n\x05items\x18\x10 \x03(\x0b\x32\x0e.shop.CartItem\x12\x12\n\nunreadable\x18\x11 \x01(\t\x12\x12\n\nsettlement\x18\x12 \x01(\t\"\x9c\x01\n\nOrderEvent\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04step\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"m\n\x11ListOrdersRequest\x12)\n\x06states\x18\x01 \x03(\x0e\x32\x19.shop.internal.OrderState\x12\r\n\x05stuck\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x0f\n\x07user_id\x18\x04 \x01(\t\":\n\x12ListOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\"#\n\x0fGetOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x86\x01\n\x10GetOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\x12*\n\x07history\x18\x02 \x03(\x0b\x32\x19.shop.internal.OrderEvent\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.shop.OrderResult\"F\n\x1bRequeueNotificationsRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x15\n\rconfirm_again\x18\x02 \x01(\x08\"0\n\x1cRequeueNotificationsResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"y\n\x12SettleOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x12\n\x08refunded\x18\x03 \x01(\tH\x00\x12\x11\n\x07shipped\x18\x04 \x01(\tH\x00\x12\x13\n\tdismissed\x18\x05 \x01(\tH\x00\x42\t\n\x07outcome\":\n\x13SettleOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\"e\n\x11ScanOrdersRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\torder_ids\x18\x03 \x03(\t\"\x87\x01\n\x12ScanOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x0cOpenMismatch\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\t\"\x17\n\x15ListMismatchesRequest\"I\n\x16ListMismatchesResponse\x12/\n\nmismatches\x18\x01 \x03(\x0b\x32\x1b.shop.internal.OpenMismatch\"r\n\x17RecordMismatchesRequest\x12*\n\x05\x66ound\x18\x01 \x03(\x0b\x32\x1b.shop.internal.OpenMismatch\x12+\n\x06\x61greed\x18\x02 \x03(\x0b\x32\x1b.shop.internal.OpenMismatch\"\x1a\n\x18RecordMismatchesResponse\"S\n\x15\x41\x63\x63\x65ptMismatchRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\x18\n\x16\x41\x63\x63\x65ptMismatchResponse*\xc7\x02\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14ORDER_STATE_CHARGING\x10\x01\x12\x17\n\x13ORDER_STATE_SHIPPED\x10\x02\x12\x14\n\x10ORDER_STATE_DONE\x10\x03\x12\x18\n\x14ORDER_STATE_DECLINED\x10\x04\x12\x17\n\x13ORDER_STATE_VOIDING\x10\x05\x12\x16\n\x12ORDER_STATE_VOIDED\x10\x06\x12\x1c\n\x18ORDER_STATE_NEEDS_REFUND\x10\x07\x12\x19\n\x15ORDER_STATE_ABANDONED\x10\x08\x12\x1c\n\x18ORDER_STATE_NEEDS_REVIEW\x10\t\x12\x17\n\x13ORDER_STATE_SETTLED\x10\n\x12\x18\n\x14ORDER_STATE_SETTLING\x10\x0b\x32\xeb\x05\n\x0cOrderJournal\x12Q\n\nListOrders\x12 .shop.internal.ListOrdersRequest\x1a!.shop.internal.ListOrdersResponse\x12Q\n\nScanOrders\x12 .shop.internal.ScanOrdersRequest\x1a!.shop.internal.ScanOrdersResponse\x12K\n\x08GetOrder\x12\x1e.shop.internal.GetOrderRequest\x1a\x1f.shop.internal.GetOrderResponse\x12o\n\x14RequeueNotifications\x12*.shop.internal.RequeueNotificationsRequest\x1a+.shop.internal.RequeueNotificationsResponse\x12T\n\x0bSettleOrder\x12!.shop.internal.SettleOrderRequest\x1a\".shop.internal.SettleOrderResponse\x12]\n\x0eListMismatches\x12$.shop.internal.ListMismatchesRequest\x1a%.shop.internal.ListMismatchesResponse\x12\x63\n\x10RecordMismatches\x12&.shop.internal.RecordMismatchesRequest\x1a\'.shop.internal.RecordMismatchesResponse\x12]\n\x0e\x41\x63\x63\x65ptMismatch\x12$.shop.internal.AcceptMismatchRequest\x1a%.shop.internal.AcceptMismatchResponse2G\n\x0bOrderQuotes\x12\x38\n\nQuoteOrder\x12\x17.shop.PlaceOrderRequest\x1a\x11.shop.OrderResultb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.orders_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ORDERSTATE']._serialized_start=1685
-  _globals['_ORDERSTATE']._serialized_end=2012
+  _globals['_ORDERSTATE']._serialized_start=2172
+  _globals['_ORDERSTATE']._serialized_end=2499
   _globals['_ORDER']._serialized_start=189
   _globals['_ORDER']._serialized_end=655
   _globals['_ORDEREVENT']._serialized_start=658
@@ -52,19 +52,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETORDERRESPONSE']._serialized_start=1025
   _globals['_GETORDERRESPONSE']._serialized_end=1159
   _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_start=1161
-  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_end=1208
-  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_start=1210
-  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_end=1258
-  _globals['_SETTLEORDERREQUEST']._serialized_start=1260
-  _globals['_SETTLEORDERREQUEST']._serialized_end=1381
-  _globals['_SETTLEORDERRESPONSE']._serialized_start=1383
-  _globals['_SETTLEORDERRESPONSE']._serialized_end=1441
-  _globals['_SCANORDERSREQUEST']._serialized_start=1443
-  _globals['_SCANORDERSREQUEST']._serialized_end=1544
-  _globals['_SCANORDERSRESPONSE']._serialized_start=1547
-  _globals['_SCANORDERSRESPONSE']._serialized_end=1682
-  _globals['_ORDERJOURNAL']._serialized_start=2015
-  _globals['_ORDERJOURNAL']._serialized_end=2471
-  _globals['_ORDERQUOTES']._serialized_start=2473
-  _globals['_ORDERQUOTES']._serialized_end=2544
+  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_end=1231
+  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_start=1233
+  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_end=1281
+  _globals['_SETTLEORDERREQUEST']._serialized_start=1283
+  _globals['_SETTLEORDERREQUEST']._serialized_end=1404
+  _globals['_SETTLEORDERRESPONSE']._serialized_start=1406
+  _globals['_SETTLEORDERRESPONSE']._serialized_end=1464
+  _globals['_SCANORDERSREQUEST']._serialized_start=1466
+  _globals['_SCANORDERSREQUEST']._serialized_end=1567
+  _globals['_SCANORDERSRESPONSE']._serialized_start=1570
+  _globals['_SCANORDERSRESPONSE']._serialized_end=1705
+  _globals['_OPENMISMATCH']._serialized_start=1707
+  _globals['_OPENMISMATCH']._serialized_end=1814
+  _globals['_LISTMISMATCHESREQUEST']._serialized_start=1816
+  _globals['_LISTMISMATCHESREQUEST']._serialized_end=1839
+  _globals['_LISTMISMATCHESRESPONSE']._serialized_start=1841
+  _globals['_LISTMISMATCHESRESPONSE']._serialized_end=1914
+  _globals['_RECORDMISMATCHESREQUEST']._serialized_start=1916
+  _globals['_RECORDMISMATCHESREQUEST']._serialized_end=2030
+  _globals['_RECORDMISMATCHESRESPONSE']._serialized_start=2032
+  _globals['_RECORDMISMATCHESRESPONSE']._serialized_end=2058
+  _globals['_ACCEPTMISMATCHREQUEST']._serialized_start=2060
+  _globals['_ACCEPTMISMATCHREQUEST']._serialized_end=2143
+  _globals['_ACCEPTMISMATCHRESPONSE']._serialized_start=2145
+  _globals['_ACCEPTMISMATCHRESPONSE']._serialized_end=2169
+  _globals['_ORDERJOURNAL']._serialized_start=2502
+  _globals['_ORDERJOURNAL']._serialized_end=3249
+  _globals['_ORDERQUOTES']._serialized_start=3251
+  _globals['_ORDERQUOTES']._serialized_end=3322
 # @@protoc_insertion_point(module_scope)

@@ -326,15 +326,19 @@ class RequeueNotificationsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ORDER_ID_FIELD_NUMBER: _builtins.int
+    CONFIRM_AGAIN_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
+    confirm_again: _builtins.bool
+    """Requeues the confirmation of a placed order instead, even if it was sent: the e-mail service must have forgotten it."""
     def __init__(
         self,
         *,
         order_id: _builtins.str = ...,
+        confirm_again: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_id", b"order_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_again", b"confirm_again", "order_id", b"order_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -486,3 +490,158 @@ class ScanOrdersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanOrdersResponse: _TypeAlias = ScanOrdersResponse  # noqa: Y015
+
+@_typing.final
+class OpenMismatch(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    kind: _builtins.str
+    """How the records disagree, such as CHARGED_NOT_SHIPPED."""
+    accepted: _builtins.str
+    """Which operator accepted it, and why. Empty while it is open."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        accepted: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "kind", b"kind", "order_id", b"order_id", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenMismatch: _TypeAlias = OpenMismatch  # noqa: Y015
+
+@_typing.final
+class ListMismatchesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMismatchesRequest: _TypeAlias = ListMismatchesRequest  # noqa: Y015
+
+@_typing.final
+class ListMismatchesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MISMATCHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def mismatches(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenMismatch]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        mismatches: _abc.Iterable[Global___OpenMismatch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mismatches", b"mismatches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMismatchesResponse: _TypeAlias = ListMismatchesResponse  # noqa: Y015
+
+@_typing.final
+class RecordMismatchesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    AGREED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenMismatch]:
+        """To be recorded, without `accepted`."""
+
+    @_builtins.property
+    def agreed(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenMismatch]:
+        """To be deleted, because their records agree."""
+
+    def __init__(
+        self,
+        *,
+        found: _abc.Iterable[Global___OpenMismatch] | None = ...,
+        agreed: _abc.Iterable[Global___OpenMismatch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreed", b"agreed", "found", b"found"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordMismatchesRequest: _TypeAlias = RecordMismatchesRequest  # noqa: Y015
+
+@_typing.final
+class RecordMismatchesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordMismatchesResponse: _TypeAlias = RecordMismatchesResponse  # noqa: Y015
+
+@_typing.final
+class AcceptMismatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    kind: _builtins.str
+    by: _builtins.str
+    """Who accepts it, in up to 200 characters, like the reason."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "kind", b"kind", "order_id", b"order_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptMismatchRequest: _TypeAlias = AcceptMismatchRequest  # noqa: Y015
+
+@_typing.final
+class AcceptMismatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptMismatchResponse: _TypeAlias = AcceptMismatchResponse  # noqa: Y015

@@ -62,6 +62,21 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.SettleOrderRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.SettleOrderResponse.FromString,
                 _registered_method=True)
+        self.ListMismatches = channel.unary_unary(
+                '/shop.internal.OrderJournal/ListMismatches',
+                request_serializer=shop__internal_dot_orders__pb2.ListMismatchesRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.ListMismatchesResponse.FromString,
+                _registered_method=True)
+        self.RecordMismatches = channel.unary_unary(
+                '/shop.internal.OrderJournal/RecordMismatches',
+                request_serializer=shop__internal_dot_orders__pb2.RecordMismatchesRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.RecordMismatchesResponse.FromString,
+                _registered_method=True)
+        self.AcceptMismatch = channel.unary_unary(
+                '/shop.internal.OrderJournal/AcceptMismatch',
+                request_serializer=shop__internal_dot_orders__pb2.AcceptMismatchRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.AcceptMismatchResponse.FromString,
+                _registered_method=True)
 
 
 class OrderJournalServicer(object):
@@ -105,6 +120,27 @@ class OrderJournalServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMismatches(self, request, context):
+        """Lists the mismatches that reconciliation has found and that were there when it last compared their orders.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecordMismatches(self, request, context):
+        """Records what reconciliation has found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptMismatch(self, request, context):
+        """Closes a mismatch although the records disagree. One that was not recorded is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrderJournalServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -132,6 +168,21 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     servicer.SettleOrder,
                     request_deserializer=shop__internal_dot_orders__pb2.SettleOrderRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.SettleOrderResponse.SerializeToString,
+            ),
+            'ListMismatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMismatches,
+                    request_deserializer=shop__internal_dot_orders__pb2.ListMismatchesRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.ListMismatchesResponse.SerializeToString,
+            ),
+            'RecordMismatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordMismatches,
+                    request_deserializer=shop__internal_dot_orders__pb2.RecordMismatchesRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.RecordMismatchesResponse.SerializeToString,
+            ),
+            'AcceptMismatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptMismatch,
+                    request_deserializer=shop__internal_dot_orders__pb2.AcceptMismatchRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.AcceptMismatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -270,6 +321,87 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/SettleOrder',
             shop__internal_dot_orders__pb2.SettleOrderRequest.SerializeToString,
             shop__internal_dot_orders__pb2.SettleOrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMismatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/ListMismatches',
+            shop__internal_dot_orders__pb2.ListMismatchesRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.ListMismatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordMismatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/RecordMismatches',
+            shop__internal_dot_orders__pb2.RecordMismatchesRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.RecordMismatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptMismatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/AcceptMismatch',
+            shop__internal_dot_orders__pb2.AcceptMismatchRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.AcceptMismatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

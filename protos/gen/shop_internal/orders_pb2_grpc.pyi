@@ -31,6 +31,12 @@ class OrderJournalStub:
     does not respond, the order is SETTLING until it does. If the order has ended, another decision is being carried
     out, or their records contradict the decision: FAILED_PRECONDITION. An unknown id is NOT_FOUND.
     """
+    ListMismatches: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListMismatchesRequest, _orders_pb2.ListMismatchesResponse]
+    """Lists the mismatches that reconciliation has found and that were there when it last compared their orders."""
+    RecordMismatches: _aio.UnaryUnaryMultiCallable[_orders_pb2.RecordMismatchesRequest, _orders_pb2.RecordMismatchesResponse]
+    """Records what reconciliation has found."""
+    AcceptMismatch: _aio.UnaryUnaryMultiCallable[_orders_pb2.AcceptMismatchRequest, _orders_pb2.AcceptMismatchResponse]
+    """Closes a mismatch although the records disagree. One that was not recorded is NOT_FOUND."""
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
     """The orders in checkout's journal and their history, for operators. Contains no card data."""
@@ -77,6 +83,30 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         does not respond, the order is SETTLING until it does. If the order has ended, another decision is being carried
         out, or their records contradict the decision: FAILED_PRECONDITION. An unknown id is NOT_FOUND.
         """
+
+    @_abc_1.abstractmethod
+    def ListMismatches(
+        self,
+        request: _orders_pb2.ListMismatchesRequest,
+        context: _aio.ServicerContext[_orders_pb2.ListMismatchesRequest, _abc.Awaitable[_orders_pb2.ListMismatchesResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.ListMismatchesResponse]:
+        """Lists the mismatches that reconciliation has found and that were there when it last compared their orders."""
+
+    @_abc_1.abstractmethod
+    def RecordMismatches(
+        self,
+        request: _orders_pb2.RecordMismatchesRequest,
+        context: _aio.ServicerContext[_orders_pb2.RecordMismatchesRequest, _abc.Awaitable[_orders_pb2.RecordMismatchesResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.RecordMismatchesResponse]:
+        """Records what reconciliation has found."""
+
+    @_abc_1.abstractmethod
+    def AcceptMismatch(
+        self,
+        request: _orders_pb2.AcceptMismatchRequest,
+        context: _aio.ServicerContext[_orders_pb2.AcceptMismatchRequest, _abc.Awaitable[_orders_pb2.AcceptMismatchResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.AcceptMismatchResponse]:
+        """Closes a mismatch although the records disagree. One that was not recorded is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...
 

@@ -625,3 +625,13 @@ async def test_the_protocol_number_rises_once_no_replica_of_the_release_before_l
         assert await old.take_over(first) is None
         assert await old.claim_expired(State.CHARGING, 10, failed=False) == []
         assert len(await new.claim_expired(State.CHARGING, 10, failed=False)) == 1
+
+
+async def test_a_mismatch_is_open_until_it_is_accepted_or_its_records_agree(journal: Journal) -> None:
+    found = [{"order_id": order_id, "kind": "NOT_MAILED", "since": 5.0} for order_id in ("id", "other")]
+    await journal.record_mismatches(found, [])
+    accepted = [await journal.accept_mismatch("id", kind, "eve: why") for kind in ("NOT_MAILED", "UNKNOWN_ORDER")]
+    await journal.record_mismatches([*found[:1], *found[:1]], found[1:])
+    (row,) = await journal.mismatches()
+    assert accepted == [True, False]
+    assert (row["order_id"], row["kind"], row["since"], row["accepted"]) == ("id", "NOT_MAILED", 5.0, "eve: why")

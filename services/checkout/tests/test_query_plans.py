@@ -26,7 +26,7 @@ ORDERS = 100_000
 TABLES = {"orders", "order_events", "outbox"}
 PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("order_id", "scope", "fingerprint", "user_id", "email", "cart_etag", "currency_code"), "7"),
-    **dict.fromkeys(("worker", "owner", "new_owner", "traceparent", "reason", "refusal", "step"), "x"),
+    **dict.fromkeys(("worker", "owner", "new_owner", "traceparent", "reason", "refusal", "step", "accepted"), "x"),
     **dict.fromkeys(("transaction_id", "tracking_id"), "x"),
     **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "new_attempt", "new_epoch"), 1),
     **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),

@@ -1,6 +1,7 @@
 """Servicers for shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from typing_extensions import override
 
@@ -9,7 +10,7 @@ from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
-from chassis.values.fields import limit_count, limit_text, require_between, require_text
+from chassis.values.fields import limit_count, limit_text, require_between, require_text, require_words
 from checkout_service.domain import State
 from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
@@ -26,10 +27,15 @@ REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
+_MAX_KEY_LENGTH, _MAX_KIND_LENGTH, _MAX_LENGTH = 255, 32, 200
 
 
 class OrderNotFound(NotFound):
     """The journal has no order with this id."""
+
+
+class MismatchNotFound(NotFound):
+    """Reconciliation has not recorded this mismatch."""
 
 
 class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc.OrderQuotesServicer):
@@ -117,7 +123,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.RequeueNotificationsRequest, _context: ServicerContext
     ) -> orders_pb2.RequeueNotificationsResponse:
         found = await self._read(request.order_id)
-        return orders_pb2.RequeueNotificationsResponse(requeued=await self._journal.requeue(found.order_id))
+        requeued = await self._journal.requeue(found.order_id, confirm_again=request.confirm_again)
+        return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
 
     @override
     async def SettleOrder(
@@ -130,6 +137,35 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         found = await self._read(request.order_id)
         settled = await settle(found, decision, tracking_id, self._journal, self._executor)
         return orders_pb2.SettleOrderResponse(order=(await self._to_wire([settled]))[0])
+
+    @override
+    async def ListMismatches(
+        self, _request: orders_pb2.ListMismatchesRequest, _context: ServicerContext
+    ) -> orders_pb2.ListMismatchesResponse:
+        mismatches = [
+            orders_pb2.OpenMismatch(
+                order_id=row["order_id"], kind=row["kind"], since=time_to_wire(row["since"]), accepted=row["accepted"]
+            )
+            for row in await self._journal.mismatches()
+        ]
+        return orders_pb2.ListMismatchesResponse(mismatches=mismatches)
+
+    @override
+    async def RecordMismatches(
+        self, request: orders_pb2.RecordMismatchesRequest, _context: ServicerContext
+    ) -> orders_pb2.RecordMismatchesResponse:
+        await self._journal.record_mismatches(_rows_of(request.found), _rows_of(request.agreed))
+        return orders_pb2.RecordMismatchesResponse()
+
+    @override
+    async def AcceptMismatch(
+        self, request: orders_pb2.AcceptMismatchRequest, _context: ServicerContext
+    ) -> orders_pb2.AcceptMismatchResponse:
+        for field, value in (("by", request.by), ("reason", request.reason)):
+            require_words(value, field, max_length=_MAX_LENGTH)
+        if not await self._journal.accept_mismatch(request.order_id, request.kind, f"{request.by}: {request.reason}"):
+            raise MismatchNotFound("reconciliation has found no such mismatch of this order")
+        return orders_pb2.AcceptMismatchResponse()
 
     async def _read(self, order_id: str) -> Entry:
         found = await self._journal.read(require_text(order_id, "order_id", max_length=_MAX_ID_LENGTH))
@@ -191,6 +227,17 @@ def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
         digests.transaction = digest(entry.transaction_id)
         digests.tracking = digest(entry.tracking_id)
     return digests
+
+
+def _rows_of(mismatches: Iterable[orders_pb2.OpenMismatch]) -> list[dict[str, Any]]:
+    return [
+        {
+            "order_id": require_text(mismatch.order_id, "order_id", max_length=_MAX_KEY_LENGTH),
+            "kind": require_text(mismatch.kind, "kind", max_length=_MAX_KIND_LENGTH),
+            "since": parse_wire_time(mismatch.since, field="since"),
+        }
+        for mismatch in mismatches
+    ]
 
 
 def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:

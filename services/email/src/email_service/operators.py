@@ -60,7 +60,11 @@ class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
         self, request: spool_pb2.RequeueLettersRequest, _context: ServicerContext
     ) -> spool_pb2.RequeueLettersResponse:
         limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
-        requeued = [message_id for message_id in request.letter_ids if await self._spool.requeue(message_id)]
+        requeued = [
+            message_id
+            for message_id in request.letter_ids
+            if await self._spool.requeue(message_id, forget_sent=request.forget_sent)
+        ]
         log.info("messages requeued", message_ids=requeued)
         return spool_pb2.RequeueLettersResponse(requeued=requeued)
 

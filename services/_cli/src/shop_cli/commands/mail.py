@@ -79,6 +79,17 @@ async def requeue_messages(
         console.out(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}")
 
 
+@mail.command("send-again")
+@async_command
+async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]) -> None:
+    """Send the confirmation of an order again, although it was sent or is lost."""
+    async with journal_client() as journal, spool_client() as spool:
+        await spool.RequeueLetters(letter_spool_pb2.RequeueLettersRequest(letter_ids=[order_id], forget_sent=True))
+        request = orders_pb2.RequeueNotificationsRequest(order_id=order_id, confirm_again=True)
+        requeued = (await journal.RequeueNotifications(request)).requeued
+    console.out(f"{order_id} {'requeued' if requeued else 'is not shipped'}")
+
+
 @mail.command("close")
 @async_command
 async def close_messages(

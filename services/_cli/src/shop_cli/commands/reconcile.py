@@ -11,11 +11,12 @@ from chassis.errors import DomainError
 from chassis.rpc.client import channel
 from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
-from shop_cli.clients import TIMEOUT_SECONDS, default_address, tls_of
+from shop_cli.clients import TIMEOUT_SECONDS, default_address, journal_client, tls_of
 from shop_cli.commands.options import Json, async_command
 from shop_cli.local.run_file import find_run
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
+from shop_internal import orders_pb2
 
 _DISAGREE, _NOT_READ = 1, 2
 
@@ -23,16 +24,29 @@ WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders o
 GraceMinutes = Annotated[float, typer.Option(min=0, help="How long an order may take to complete.")]
 
 
+reconcile = typer.Typer(invoke_without_command=True)
+
+
+@reconcile.callback()
 @async_command
-async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 10, as_json: Json = False) -> None:
+async def compare(
+    context: typer.Context,
+    *,
+    window_hours: WindowHours = 24,
+    grace_minutes: GraceMinutes = 10,
+    as_json: Json = False,
+) -> None:
     """Compare orders, charges, shipments and confirmations, and print the orders whose records disagree.
 
     Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
     """
+    if context.invoked_subcommand:
+        return
     try:
         async with open_reader(_channel) as reader:
             now = time.time()
             found = await reader.compare(now - window_hours * 3600, now - grace_minutes * 60)
+            await reader.record(found)
     except DomainError as error:
         typer.echo(visible(_failure(error)), err=True)
         raise typer.Exit(_NOT_READ) from error
@@ -42,6 +56,21 @@ async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinut
         print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, found.mismatches))
     typer.echo(_summary(found), err=True)
     raise typer.Exit(_DISAGREE if found.mismatches else 0)
+
+
+@reconcile.command("accept")
+@async_command
+async def accept(
+    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="How its records disagree, such as NOT_MAILED.")],
+    *,
+    reason: Annotated[str, typer.Option(help="Why they may disagree.")],
+    by: Annotated[str, typer.Option(envvar="USER", help="Who accepts it.")],
+) -> None:
+    """Close a mismatch although the records disagree. It is no longer reported."""
+    async with journal_client() as journal:
+        request = orders_pb2.AcceptMismatchRequest(order_id=order_id, kind=kind.upper(), by=by, reason=reason)
+        await journal.AcceptMismatch(request)
 
 
 def _channel(name: str, service: str, method: str) -> grpc.aio.Channel:

@@ -16,7 +16,7 @@ OPERATOR = "operator"
 """The identity that commands use. It may call everything except failpoints."""
 
 _OPERATORS_CALLS = {
-    "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
+    "checkout": ["OrderJournal/AcceptMismatch", "OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
     "email": [
         "LetterSpool/CloseLetters",
         "LetterSpool/GetLetter",

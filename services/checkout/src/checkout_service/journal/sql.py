@@ -219,10 +219,14 @@ class Journal:
             self._statement(statements.NOTIFICATION_EVENT, **values, step=f"{kind}_dead_letter"),
         )
 
-    async def requeue(self, order_id: str) -> list[str]:
-        """Make an order's dead letters due now, as if they had never failed. Return their kinds."""
+    async def requeue(self, order_id: str, *, confirm_again: bool = False) -> list[str]:
+        """Make an order's dead letters due now, as if they had never failed. Return the kinds of all due items.
+
+        `confirm_again`: whether to send a placed order's confirmation again, even if it was sent before.
+        """
+        text = statements.REQUEUE_OR_CONFIRM if confirm_again else statements.REQUEUE
         requeued, _ = await self._database.write(
-            self._statement(statements.REQUEUE, order_id=order_id),
+            self._statement(text, order_id=order_id),
             self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
         )
         return sorted(row["kind"] for row in requeued)
@@ -331,6 +335,21 @@ class Journal:
         """Record that this replica lives. If none of the release before does, raise the journal's protocol number."""
         texts = (statements.ANNOUNCE, statements.FORGET_REPLICAS, statements.RAISE_PROTOCOL)
         await self._database.write(*(self._statement(text) for text in texts))
+
+    async def mismatches(self) -> Sequence[Row]:
+        """Return the columns of all mismatches that reconciliation has recorded, oldest first."""
+        return await self._report(statements.LIST_MISMATCHES)
+
+    async def record_mismatches(self, found: Sequence[object], agreed: Sequence[object]) -> None:
+        """Record mismatches that are new, and delete those whose records agree."""
+        await self._database.write(
+            self._statement(statements.RECORD_MISMATCHES, found), self._statement(statements.DELETE_MISMATCHES, agreed)
+        )
+
+    async def accept_mismatch(self, order_id: str, kind: str, accepted: str) -> bool:
+        """Record who accepts a mismatch, and why. Return whether the mismatch is recorded."""
+        values = {"order_id": order_id, "kind": kind, "accepted": accepted}
+        return bool((await self._database.write(self._statement(statements.ACCEPT_MISMATCH, **values)))[0])
 
     async def check(self) -> None:
         """Raise JournalUnavailable if the journal can't be read or has a protocol that this release does not know."""

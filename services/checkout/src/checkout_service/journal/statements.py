@@ -248,6 +248,13 @@ REQUEUE = f"""
     RETURNING kind
 """
 
+REQUEUE_OR_CONFIRM = f"""
+    INSERT INTO outbox (order_id, kind, due_at, failures, reason)
+    SELECT order_id, 'email', {NOW}, 0, '' FROM orders WHERE order_id = :order_id AND state IN ('SHIPPED', 'DONE')
+    ON CONFLICT (order_id, kind) DO UPDATE SET dead_at = NULL, failures = 0, due_at = excluded.due_at
+    RETURNING kind
+"""
+
 # Two replicas may settle an order's two items at the same time. Without the lock, each replica would still see the item
 # that the other one deletes, and the order would remain SHIPPED.
 LOCK_ORDERS = f"""
@@ -365,4 +372,22 @@ SETTLEMENTS = f"""
 
 HISTORY = """
     SELECT at, step, state, attempt, epoch, detail FROM order_events WHERE order_id = :order_id ORDER BY at, epoch
+"""
+
+LIST_MISMATCHES = "SELECT order_id, kind, since, accepted FROM mismatches ORDER BY since, order_id, kind"
+
+RECORD_MISMATCHES = """
+    INSERT INTO mismatches (order_id, kind, since, accepted)
+    SELECT value->>'order_id', value->>'kind', CAST(value->>'since' AS DOUBLE PRECISION), ''
+    FROM json_each(:items) WHERE true
+    ON CONFLICT DO NOTHING
+"""
+
+ACCEPT_MISMATCH = """
+    UPDATE mismatches SET accepted = :accepted WHERE order_id = :order_id AND kind = :kind RETURNING order_id
+"""
+
+DELETE_MISMATCHES = """
+    DELETE FROM mismatches
+    WHERE (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM json_each(:items))
 """

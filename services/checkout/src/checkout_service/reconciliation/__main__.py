@@ -82,7 +82,9 @@ async def _compare(settings: ReconciliationSettings, telemetry: Telemetry) -> Co
         return channels[peer]
 
     async with open_reader(channel, with_confirmations=settings.email_internal_addr is not None) as reader:
-        return await _compare_in_time(reader, channels, settings)
+        found = await _compare_in_time(reader, channels, settings)
+        await reader.record(found)
+        return found
 
 
 async def _compare_in_time(
@@ -129,7 +131,7 @@ def _report(found: Comparison, telemetry: Telemetry) -> None:
     telemetry.observe(semconv.RECONCILED_ORDERS, lambda: [(found.orders, ())])
     for mismatch in found.mismatches:
         log.error("mismatch", **asdict(mismatch))
-    log.info("reconciled", **asdict(found) | {"mismatches": len(found.mismatches)})
+    log.info("reconciled", **asdict(found) | {"mismatches": len(found.mismatches), "agreed": len(found.agreed)})
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ date. At most a page of orders is in memory at a time.
 import math
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
@@ -64,6 +64,8 @@ class Comparison:
         declined: how many ended without a charge.
         complete: how many were placed.
         confirmations: without those that will never be sent.
+        mismatches: without those that an operator has accepted.
+        agreed: mismatches of earlier comparisons whose records agree now.
     """
 
     orders: int = 0
@@ -76,6 +78,7 @@ class Comparison:
     confirmations: int = 0
     mails_are_read: bool = True
     mismatches: list[Mismatch] = field(default_factory=list)
+    agreed: list[orders_pb2.OpenMismatch] = field(default_factory=list)
 
     def add(self, records: OrderRecords) -> None:
         order = records.order
@@ -98,6 +101,9 @@ class Comparison:
 Orders: TypeAlias = dict[str, RecordedOrder | None]
 """Maps order ids to orders, or to None if the journal does not have them."""
 
+OpenMismatches: TypeAlias = dict[str, dict[str, orders_pb2.OpenMismatch]]
+"""Maps order ids and kinds to recorded mismatches."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -109,23 +115,50 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def compare(self, since: float, settled_before: float) -> Comparison:
-        """Compare all orders that were created, charged or shipped since `since`, or that are stuck.
+        """Compare all orders that were created, charged or shipped since `since`, are stuck, or disagreed before.
 
         Records newer than `settled_before` need no counterpart yet, unless they are dated in the future.
         """
         found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS
-        async for orders in self._batches(since):
+        earlier = await self.open_mismatches()
+        async for orders in self._batches(since, earlier):
             batch, complete_since = await self.read(orders)
             found.mails_are_read &= complete_since.confirmations < math.inf
             mismatches: list[Mismatch] = []
             for records in batch:
                 found.add(records)
-                mismatches += find_mismatches(records, settled_before, complete_since, now=now)
+                opened = earlier.get(records.order_id, {})
+                judged = current = [*find_mismatches(records, settled_before, complete_since, now=now)]
+                if opened:  # retention must not end a mismatch that was found before
+                    judged = [*find_mismatches(records, settled_before, CompleteSince(), now=now)]
+                mismatches += [one for one in judged if one in current or one.kind in opened]
+                found.agreed += _agreed(opened, records, {one.kind for one in judged})
             # If an order has changed meanwhile, its records were not read at one point in time.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
+        found.mismatches = [one for one in found.mismatches if not _is_accepted(earlier, one)]
         found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
         return found
+
+    async def open_mismatches(self) -> OpenMismatches:
+        """Return the mismatches that earlier comparisons have recorded, none if checkout's release is older."""
+        try:
+            found = await self.journal.ListMismatches(orders_pb2.ListMismatchesRequest())
+        except Unimplemented:
+            return {}
+        by_order: OpenMismatches = defaultdict(dict)
+        for one in found.mismatches:
+            by_order[one.order_id][one.kind] = one
+        return by_order
+
+    async def record(self, found: Comparison) -> None:
+        """Record the mismatches, so that later comparisons judge their orders again, whatever their age."""
+        current = [
+            orders_pb2.OpenMismatch(order_id=one.order_id, kind=one.kind, since=time_to_wire(max(one.since, 0.0)))
+            for one in found.mismatches
+        ]
+        with suppress(Unimplemented):
+            await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 
     async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
         """Return up to 1,000 orders by id, and since when no order was deleted."""
@@ -149,8 +182,8 @@ class Reader:
         records = [OrderRecords(id_, order, *(tuple(by[id_]) for by in effects)) for id_, order in orders.items()]
         return records, CompleteSince(orders_since, _complete_since(shipments.complete_since), confirmations_since)
 
-    async def _batches(self, since: float) -> AsyncIterator[Orders]:
-        """Yield each order to compare once, in batches of up to 1,000. Stuck orders come last."""
+    async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
+        """Yield each order to compare once, in batches of up to 1,000. Stuck orders and `earlier` ones come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
             """Look orders up, except those that the scan yields, and those that were looked up before."""
@@ -182,8 +215,10 @@ class Reader:
             for id_ in [*islice(recent, max(0, len(recent) - _RECENT))]:
                 del recent[id_]
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
-        if batch := await older(order.order_id for order in stuck.orders):
-            yield batch
+        last = [*(order.order_id for order in stuck.orders), *earlier]
+        for start in range(0, len(last), _MAX_LISTED):
+            if batch := await older(last[start : start + _MAX_LISTED]):
+                yield batch
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[list[Effect], float]:
         """Return confirmations, and the time since which no confirmation has been deleted."""
@@ -194,6 +229,20 @@ class Reader:
         except Unimplemented:
             return [], math.inf
         return [confirmation_from_wire(mail) for mail in found.mails], _complete_since(found.complete_since)
+
+
+def _agreed(
+    opened: Mapping[str, orders_pb2.OpenMismatch], records: OrderRecords, kinds: Collection[str]
+) -> Iterable[orders_pb2.OpenMismatch]:
+    """Return the earlier mismatches that no longer exist, unless the order cannot be judged now."""
+    is_gone = records.order is None and not records.charges and not records.shipments
+    is_judged = records.order is not None and not records.order.in_progress
+    return [one for kind, one in opened.items() if is_gone or (is_judged and kind not in kinds)]
+
+
+def _is_accepted(earlier: OpenMismatches, mismatch: Mismatch) -> bool:
+    found = earlier.get(mismatch.order_id, {}).get(mismatch.kind)
+    return found is not None and bool(found.accepted)
 
 
 @asynccontextmanager

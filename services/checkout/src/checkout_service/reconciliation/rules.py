@@ -55,7 +55,8 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     State.NEEDS_REFUND: (_ONE, _NONE, _ANY),
     State.NEEDS_REVIEW: (_ONE, _ANY, _ANY),
     State.SETTLED: (_ANY, _ANY, _ANY),
-    "settled_shipped": (_ANY, _ANY, _ONE),
+    "settled_refunded": (_NONE, _NONE, _ANY),
+    "settled_shipped": (_ONE, _ANY, _ONE),
     "settled_dismissed": (_ANY, _ANY, _ANY),
     UNKNOWN: (_PAIRED, _PAIRED, _PAIRED),
 }

@@ -126,9 +126,14 @@ class Spool:
             log.error("old messages deleted unsent", **unsent)
         return len(deleted)
 
-    async def requeue(self, message_id: str) -> bool:
-        """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing."""
+    async def requeue(self, message_id: str, *, forget_sent: bool = False) -> bool:
+        """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing.
+
+        `forget_sent`: whether to delete a message that is SENT instead, so that it can be accepted again.
+        """
         requeued = await self._write(statements.REQUEUE, letter_id=message_id)
+        if forget_sent and not requeued:
+            requeued = await self._write(statements.FORGET_SENT, letter_id=message_id)
         self.wake.set()
         return bool(requeued)
 

@@ -79,6 +79,8 @@ REQUEUE = f"""
     WHERE letter_id = :letter_id AND state IN ('REFUSED', 'IN_DOUBT') RETURNING letter_id
 """
 
+FORGET_SENT = "DELETE FROM letters WHERE letter_id = :letter_id AND state = 'SENT' RETURNING letter_id"
+
 LIST = """
     SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, closed,
         NULL AS message, NULL AS digests
