@@ -138,39 +138,39 @@ async def test_a_client_that_does_not_acknowledge_the_settings_is_disconnected(m
         writer.close()
 
 
-async def test_responses_that_clients_do_not_read_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("limit", ["_MAX_UNREAD_BYTES", "_MAX_LATE_BYTES"])
+async def test_the_connection_with_the_most_responses_that_are_not_read_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str
 ) -> None:
-    monkeypatch.setattr(limits, "_MAX_UNREAD_BYTES", 2_000_000)
+    monkeypatch.setattr(limits, limit, 2_000_000)
     monkeypatch.setattr(limits, "_CHECKED_RESPONSES", 1)
+    monkeypatch.setattr(limits, "_UNREAD_SECONDS", 0)
 
     large = cart_pb2.Cart(user_id="u" * 500_000)
     async with serving(Carts(lambda _: large)) as port:
+        few = await port.connect(PREFACE + settings(_4=0) + call(GET_CART, body=message(b"")))
+        await wait_until(lambda: few.received[1])
         calls = [call(GET_CART, stream=stream, body=message(b"")) for stream in (1, 3, 5, 7, 9)]
-        client = await port.connect(PREFACE + settings(_4=0) + b"".join(calls))
-        await wait_until(lambda: port.refused("unread_response"))
-        assert await status(port.number, b"") == "RESOURCE_EXHAUSTED"
-        client.close()
-        await wait_until(port.serves)
+        many = await port.connect(PREFACE + settings(_4=0) + b"".join(calls))
+        await many.closed.wait()
+        assert await port.serves()
+        assert port.refused("unread_response") == 1
+        assert not few.closed.is_set()
     assert caplog.records == []
 
 
-async def test_of_more_watches_than_connections_the_oldest_ends() -> None:
-    async with (
-        serving(max_connections=2) as port,
-        grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel,
-    ):
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        watches = []
-        for _ in range(3):
-            watches.append(stub.Watch(health_pb2.HealthCheckRequest()))
-            await watches[-1].read()
-        first, *others = watches
-        with pytest.raises(grpc.aio.AioRpcError, match="waited too long"):
-            await first.read()
-        assert not any(watch.done() for watch in others)
-        for watch in others:
-            watch.cancel()
+async def test_of_more_watches_than_connections_the_connection_with_the_most_loses_its_oldest() -> None:
+    async with serving(max_connections=2) as port:
+        watch = b"/grpc.health.v1.Health/Watch"
+        own = await port.connect(PREFACE + call(watch, body=message(b"")))
+        await wait_until(lambda: own.received[1])
+        other = await port.connect()
+        for stream in (1, 3, 5):
+            await other.send(call(watch, stream=stream, body=message(b"")))
+            await wait_until(lambda: sum(b"\x08\x01" in sent for sent in other.received.values()) > stream // 2)  # noqa: B023
+        await wait_until(lambda: len(other.ended) == 2)
+        assert port.refused("open_call", "health") == 2
+        assert not own.ended
 
 
 async def test_a_watch_that_is_not_read_holds_nothing_up(port: Port) -> None:

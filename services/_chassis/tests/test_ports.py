@@ -91,6 +91,18 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
     assert [counts[series] for series in shed] == [1, 0]
 
 
+async def test_on_the_internal_port_a_method_leaves_places_to_others() -> None:
+    carts = HeldCarts()
+    options = {"internal": [carts, OrderedCarts()], "max_concurrent_rpcs": 3, "grace_seconds": 0}
+    async with connected(**options) as (_, _, internal):
+        stub, ordered = cart_pb2_grpc.CartServiceStub(internal), ordered_cart_pb2_grpc.OrderedCartStub(internal)
+        hanging = stub.GetCart(GET_CART)
+        await wait_until(lambda: carts.entered)
+        assert await outcome(stub.GetCart(GET_CART)) == "RESOURCE_EXHAUSTED"
+        assert await outcome(ordered.RemoveOrdered(REMOVE_ORDERED)) == "OK"
+        hanging.cancel()
+
+
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 @pytest.mark.parametrize("symbol", ["shop.CartService", "shop.CartService.GetCart", "shop.CartItem.quantity"])
 async def test_reflection_of_both_versions_describes_services_methods_and_fields(version: str, symbol: str) -> None:

@@ -1,4 +1,4 @@
-"""A grpc.aio server on which one broken call can't harm the others, and which can end a call at any time."""
+"""A grpc.aio server on which one broken call can't harm the others."""
 # ruff: noqa: SLF001 - grpc.aio has no public way to do this; uv.lock pins its version
 
 import asyncio
@@ -10,8 +10,6 @@ from grpc._cython import cygrpc
 from grpc.aio import _server
 from typing_extensions import override
 
-Task = asyncio.Task[Any]
-
 
 class Server(_server.Server):
     """Serves streams only: handlers made by `grpc.stream_unary_rpc_method_handler` or its streaming sibling."""
@@ -19,10 +17,6 @@ class Server(_server.Server):
     def __init__(self, options: list[tuple[str, Any]]) -> None:
         self._loop = cygrpc.get_working_loop()
         self._server = _AioServer(self._loop, None, (), (), (*options,), None)
-
-    def end_call(self, task: Task) -> None:
-        """End the call that `task` serves: reset its stream, and free a response that its client doesn't read."""
-        self._server.end_call(task)
 
 
 class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
@@ -35,7 +29,7 @@ class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        self._calls: dict[Task, Task] = {}  # the task that serves a call, and the task that waits for its end
+        self._calls: set[asyncio.Task[None]] = set()
 
     @override
     def add_registered_method_handlers(self, method_handlers: dict[str, Any]) -> None:
@@ -61,10 +55,6 @@ class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
             self._start_call(refuse, state, loop, "unknown")
 
     def _start_call(self, serve: Coroutine[Any, Any, None], state: Any, loop: Any, name: str) -> None:
-        task = loop.create_task(cygrpc._handle_exceptions(state, serve, loop, name))
-        self._calls[task] = loop.create_task(cygrpc._handle_cancellation_from_core(task, state, loop))
-        task.add_done_callback(self._calls.pop)
-
-    def end_call(self, task: Task) -> None:
-        self._calls[task].cancel()
-        task.cancel()
+        call = loop.create_task(cygrpc._schedule_rpc_coro(serve, state, loop, name))
+        self._calls.add(call)  # asyncio itself keeps only weak references to tasks
+        call.add_done_callback(self._calls.discard)

@@ -77,7 +77,7 @@ class _Descriptors:
 
 
 class Introspection:
-    """Creates health and reflection handlers, which abort the oldest call if more than `max_calls` are open."""
+    """Creates health and reflection handlers. If over `max_calls` are open, the connection with the most loses one."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
         # Limit probes separately: otherwise, clients that exhaust a service's limits would get the pod restarted.
@@ -102,7 +102,7 @@ class Introspection:
         decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
         async def received(context: ServicerContext) -> AsyncIterator[Message]:
-            while (raw := await self.requests.wait(context, context.read())) is not grpc.aio.EOF:
+            while (raw := await self.requests.wait(context, context.read(), context.peer())) is not grpc.aio.EOF:
                 try:
                     request = decode(raw)
                 except InvalidArgument as error:
@@ -114,7 +114,7 @@ class Introspection:
                 await context.write(response.SerializeToString())
 
         async def limited(_requests: object, context: ServicerContext) -> None:
-            await self._calls.wait(context, respond(context))
+            await self._calls.wait(context, respond(context), context.peer())
 
         # `serving.WrappingRegistrar` explains why this is a stream without serializers.
         return grpc.stream_stream_rpc_method_handler(limited)

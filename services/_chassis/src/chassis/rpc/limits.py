@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import grpc
 
 from chassis.errors import ResourceExhausted
 from chassis.rpc.calls import ServicerContext
+from chassis.rpc.sockets import close_connection
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
@@ -37,9 +39,11 @@ OPTIONS = (
 _SHED_RETRY_SECONDS = 0.5
 _REQUEST_SECONDS = 10.0
 MAX_WAITS = 100
-_MAX_UNREAD_BYTES = 32 * 1024 * 1024
+_METHOD_SHARE = 3  # on the internal port, a method gets at most one in so many places
+_UNREAD_SECONDS = 1.0
+_MAX_LATE_BYTES, _MAX_UNREAD_BYTES = 8 * 1024 * 1024, 16 * 1024 * 1024
 _CHECKED_RESPONSES = 100
-_CALL_BYTES = 16 * 1024  # memory that a call takes besides its response
+_CALL_BYTES = 32 * 1024  # memory that a call takes besides its response
 _IN_FLIGHT, NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
 
 
@@ -52,54 +56,75 @@ class Limiter:
 
     Attributes:
         in_flight: the number of calls that the service is working on.
+        method_limit: how many of these calls may be of the same method.
         requests: calls whose requests have not arrived yet.
     """
 
     def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
         self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
+        # Customers cause calls here, too, such as quotes: when these hang, operators still need places.
+        self.method_limit = max(1, limit // _METHOD_SHARE) if port_name == "internal" else limit
         self.in_flight = 0
         self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, NO_REQUEST, _UNREAD)
         self.requests = Waits(self._refusals, NO_REQUEST, MAX_WAITS)
-        self._responses: list[tuple[Any, int]] = []
+        self._responses: list[tuple[Any, int, str, float]] = []
         self._next_check = _CHECKED_RESPONSES
-        self._is_full = False
 
-    def admit(self) -> None:
-        """Raise Overloaded if too many calls, including this one, are in flight, or too many responses are unread."""
-        if len(self._responses) >= self._next_check:
-            self._forget_read()
-        if self._is_full or self.in_flight > self.limit:
-            self._refusals.add(_UNREAD if self._is_full else _IN_FLIGHT)
+    def admit(self, of_method: int) -> None:
+        """Raise Overloaded if too many calls, including this one, are in flight: in total, or of its method."""
+        if self.in_flight > self.limit or of_method > self.method_limit:
+            self._refusals.add(_IN_FLIGHT)
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
-    def respond(self, response: bytes) -> bytes:
+    def respond(self, response: bytes, peer: str) -> bytes:
         """Count a response as unread until the current task, which serves the call, has ended. Return the response."""
-        self._responses.append((asyncio.current_task(), len(response) + _CALL_BYTES))
+        size, now = len(response) + _CALL_BYTES, time.monotonic()
+        self._responses.append((asyncio.current_task(), size, peer, now))
+        if len(self._responses) >= self._next_check:
+            self._close_unread(_MAX_UNREAD_BYTES, now)
         return response
 
-    def _forget_read(self) -> None:
-        # This runs only now and then, because a callback on each task would slow down every call.
-        self._responses = [(task, size) for task, size in self._responses if not task.done()]
-        self._is_full = sum(size for _, size in self._responses) > _MAX_UNREAD_BYTES
-        self._next_check = 0 if self._is_full else len(self._responses) + _CHECKED_RESPONSES
+    def refuse_late(self) -> None:
+        """Abort calls whose requests have not arrived for ten seconds, and close connections that aren't read.
+
+        This is polled, because a timer would slow down every call.
+        """
+        self.requests.refuse_late()
+        self._close_unread(_MAX_LATE_BYTES, time.monotonic() - _UNREAD_SECONDS)
+
+    def _close_unread(self, max_bytes: int, before: float) -> None:
+        """If responses from `before` a time take over `max_bytes`, close the connections that hold the most."""
+        self._responses = [response for response in self._responses if not response[0].done()]
+        self._next_check = len(self._responses) + _CHECKED_RESPONSES
+        held: Counter[str] = Counter()
+        for _, size, peer, started in self._responses:
+            held[peer] += size if started <= before else 0
+        for peer, size in held.most_common():
+            if held.total() <= max_bytes:
+                return
+            held[peer] -= size
+            self._responses = [response for response in self._responses if response[2] != peer]
+            self._refusals.add(_UNREAD)
+            close_connection(peer)
 
 
 @dataclass
 class Waits:
-    """Calls that wait for their clients. If there are too many, the call that has waited longest is aborted."""
+    """Calls that wait for their clients. If there are too many, the connection with the most loses its oldest one."""
 
     _refusals: Refusals
     _reason: str
     _limit: int
-    _started: dict[Any, float] = field(default_factory=dict)
+    _started: dict[Any, tuple[str, float]] = field(default_factory=dict)
 
-    async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
+    async def wait(self, context: ServicerContext, awaitable: Awaitable[T], peer: str) -> T:
         """Await `awaitable` in a call's task. The call may be aborted with RESOURCE_EXHAUSTED while it waits."""
         task = asyncio.current_task()
         if len(self._started) >= self._limit:
-            self._refuse(next(iter(self._started)))
-        self._started[task] = time.monotonic()
+            held = Counter([peer, *(other for other, _ in self._started.values())])
+            self._refuse(max(self._started, key=lambda task: held[self._started[task][0]]))
+        self._started[task] = peer, time.monotonic()
         try:
             return await awaitable
         except asyncio.CancelledError:
@@ -111,9 +136,9 @@ class Waits:
             self._started.pop(task, None)
 
     def refuse_late(self) -> None:
-        """Abort calls that have waited for ten seconds. This is polled, because a timer would slow down every call."""
+        """Abort calls that have waited for ten seconds."""
         latest = time.monotonic() - _REQUEST_SECONDS
-        for task in [task for task, started in self._started.items() if started <= latest]:
+        for task in [task for task, (_, started) in self._started.items() if started <= latest]:
             self._refuse(task)
 
     def _refuse(self, task: Any) -> None:

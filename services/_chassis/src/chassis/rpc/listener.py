@@ -92,7 +92,7 @@ class Listener:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            self.limiter.requests.refuse_late()
+            self.limiter.refuse_late()
             self._introspection.requests.refuse_late()
 
     def set_readiness(self, *, ready: bool) -> None:

@@ -130,22 +130,25 @@ class _Method:
         self._durations = telemetry.histogram(semconv.RPC_SERVER_DURATION)
         self._retried = telemetry.counter(semconv.RETRIED_REQUESTS)
         self._limiter = limiter
+        self._in_flight = 0
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
         self._span_attributes = calls.span_attributes(self._attributes)
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
         # Don't count a call before its request arrives: clients that never send one must not use up the limit.
-        raw = await self._limiter.requests.wait(context, context.read())
+        peer = context.peer()
+        raw = await self._limiter.requests.wait(context, context.read(), peer)
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
         self._limiter.in_flight += 1
+        self._in_flight += 1
         try:
             # Admit the call before decoding it: an overloaded service must not spend time on calls that it sheds.
             self._admit(context)
             response = await self._handler(self._decode(raw), context)
-            return self._limiter.respond(response.SerializeToString())
+            return self._limiter.respond(response.SerializeToString(), peer)
         except DomainError as error:
             code = code_of(error).name
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
@@ -165,12 +168,13 @@ class _Method:
             raise
         finally:
             self._limiter.in_flight -= 1
+            self._in_flight -= 1
             seconds, failed = time.perf_counter() - started, code in _SERVER_FAULTS
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
         """Raise Overloaded if a limit has been reached; otherwise set the deadline."""
-        self._limiter.admit()
+        self._limiter.admit(self._in_flight)
         if (seconds := context.time_remaining()) is not None:
             deadline.set(asyncio.get_running_loop().time() + seconds)
 

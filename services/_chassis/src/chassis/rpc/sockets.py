@@ -1,0 +1,27 @@
+"""Closes connections of gRPC servers, for which gRPC has no function, by shutting down their sockets."""
+
+import ipaddress
+import os
+import socket
+import stat
+from contextlib import suppress
+from urllib.parse import unquote
+
+
+def close_connection(peer: str) -> None:
+    """Close the connection from a peer, such as `ipv4:192.0.2.7:50312` or `ipv6:%5B2001:db8::7%5D:50312`."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    for number in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
+        with suppress(OSError, ValueError):  # the file is closed by now, or its socket has no such address
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            # As an IPv6 socket, it also returns IPv4 addresses.
+            with socket.fromfd(number, socket.AF_INET6, socket.SOCK_STREAM) as found:
+                if _peer(found) == (host.strip("[]"), int(port)):
+                    found.shutdown(socket.SHUT_RDWR)
+
+
+def _peer(connection: socket.socket) -> tuple[str, int]:
+    host, port, *_ = connection.getpeername()
+    address = ipaddress.ip_address(host)
+    return str(getattr(address, "ipv4_mapped", None) or address), port
