@@ -1,15 +1,13 @@
 """A small shop with the storefront's URLs and forms, in memory, which a test can make slow or wrong."""
 
-import asyncio
-import contextlib
 import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shop_kit.http_serving import serve_http
 from shop_kit.waiting import wait_until
 
 PRODUCTS = ("kettle", "mug", "lamp")
@@ -156,16 +155,8 @@ async def _form(request: Request, expected: set[str]) -> dict[str, str]:
     return fields
 
 
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def serving(shop: FakeStorefront) -> AsyncIterator[FakeStorefront]:
     """Serve a shop on a free port."""
-    server = uvicorn.Server(uvicorn.Config(shop.app(), host="127.0.0.1", port=0, log_level="error", lifespan="off"))
-    task = asyncio.create_task(server.serve(), name="fake storefront")
-    try:
-        await wait_until(lambda: server.started)
-        host, port = server.servers[0].sockets[0].getsockname()
-        shop.url = f"http://{host}:{port}"
+    async with serve_http(shop.app()) as shop.url:
         yield shop
-    finally:
-        server.should_exit = True
-        await task

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import islice
 
-_LUHN_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+from shop_kit.card_leaks import check_digit
+
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY")
 _RETURN_SHARE = 0.15
 _RETURNS_AFTER_SECONDS = (1.5, 5.0)
@@ -156,10 +157,7 @@ def valid_intent(number: int, user_id: str, lines: Sequence[Line], key: str | No
 def card_number(number: int) -> str:
     """Return a card number with a valid Luhn check digit, in the range 400000, which is reserved for tests."""
     digits = f"400000{number:09d}"
-    total = sum(
-        _LUHN_DOUBLED[int(digit)] if index % 2 == 0 else int(digit) for index, digit in enumerate(reversed(digits))
-    )
-    return f"{digits}{-total % 10}"
+    return digits + check_digit(digits)
 
 
 def _random_intent(rng: random.Random, number: int, user_id: str, products: Sequence[str]) -> Intent:
