@@ -101,7 +101,7 @@ TESTS := $(wildcard services/*/tests) employee-api/tests tests/lab/tests \
 check-types:
 	@rm -rf .cache/types && mkdir -p .cache/types
 	@$(foreach folder,$(TESTS),ln -s $(CURDIR)/$(folder) .cache/types/$(subst -,_,$(subst /,_,$(folder)));)
-	MYPYPATH=.cache/types:tests/lab:$(subst $(eval) ,:,$(ROOTS)) mypy --explicit-package-bases $(ROOTS:charts=charts/dashboards) tests/lab/*.py .cache/types/*
+	MYPYPATH=.cache/types:$(subst $(eval) ,:,$(ROOTS)) mypy --explicit-package-bases $(ROOTS:charts=charts/dashboards) .cache/types/*
 
 check-code:
 	ruff check .
