@@ -12,20 +12,9 @@ from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service import commands, saga
+from checkout_service import commands, domain, saga
 from checkout_service.commands import InDoubt
-from checkout_service.domain import (
-    NEEDS_OPERATOR,
-    OPEN,
-    REFUSED,
-    RELEASED_CART,
-    Card,
-    Order,
-    OrderLine,
-    Refusal,
-    State,
-    Transition,
-)
+from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Card, Order, OrderLine, State
 from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
@@ -93,7 +82,7 @@ class World:
         self.callers = {ANN}
         self.answers: set[tuple[Order, str]] = set()
         self.refused = False
-        self.decisions: list[Refusal] = []
+        self.decisions: list[domain.Refusal] = []
 
     def entry(self) -> Entry | None:
         found: Entry | None = now(self.journal.find("scope"))
@@ -130,12 +119,12 @@ class World:
             for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
                 self.begin(saga.recover(entry), entry)
 
-    def decide(self, decision: Refusal) -> None:
+    def decide(self, decision: domain.Refusal) -> None:
         """An operator decides how the order ends, if payment and shipping can tell what they did."""
         entry, can_tell = self.entry(), self.payment.has_ledger and self.shipping.has_manifest
-        if not can_tell or entry is None or entry.state not in {State.CHARGING, State.VOIDING, *NEEDS_OPERATOR}:
+        if not can_tell or entry is None or entry.state not in {State.CHARGING, State.VOIDING, *domain.NEEDS_OPERATOR}:
             return
-        decided = Transition(
+        decided = domain.Transition(
             entry.state, State.SETTLING, "", f"track-{entry.claim.ship_key}", decision, step="settling"
         )
         if now(self.journal.update(entry.claim, decided)):
