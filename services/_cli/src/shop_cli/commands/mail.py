@@ -83,7 +83,7 @@ async def requeue_messages(
 @async_command
 async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]) -> None:
     """Send the confirmation of an order again, although it was sent or is lost."""
-    async with journal_client() as journal, spool_client() as spool:
+    async with journal_client(None) as journal, spool_client(None) as spool:
         await spool.RequeueLetters(letter_spool_pb2.RequeueLettersRequest(letter_ids=[order_id], forget_sent=True))
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id, confirm_again=True)
         requeued = (await journal.RequeueNotifications(request)).requeued

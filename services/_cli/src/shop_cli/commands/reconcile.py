@@ -68,7 +68,7 @@ async def accept(
     by: Annotated[str, typer.Option(envvar="USER", help="Who accepts it.")],
 ) -> None:
     """Close a mismatch although the records disagree. It is no longer reported."""
-    async with journal_client() as journal:
+    async with journal_client(None) as journal:
         request = orders_pb2.AcceptMismatchRequest(order_id=order_id, kind=kind.upper(), by=by, reason=reason)
         await journal.AcceptMismatch(request)
 
