@@ -20,7 +20,7 @@ from shop_cli.local.processes import Process
 from shop_kit.databases import execute
 from shop_kit.employee_api import LOCAL, StartApi, serving
 from shop_kit.running_shop import running_process
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 ROWS = 5_000  # of 4 kB: more than the buffers between the process and its client hold
 
@@ -81,12 +81,8 @@ async def test_exports_end_when_they_fail_and_when_their_clients_disconnect(sqli
         for _ in range(12):  # more than the limit
             async with client_of(served) as client, client.stream("GET", "/api/export/tasks") as response:
                 await anext(response.aiter_bytes())
-
-        async def is_possible() -> bool:
-            return (await client.get("/api/export/users")).status_code == 200
-
         async with client_of(served) as client:
-            await wait_until(is_possible)
+            await wait_for_result(lambda: client.get("/api/export/users"), lambda found: found.status_code == 200)
             # Reading the last row fails, because its title is not valid UTF-8.
             execute(sqlite_url, f"UPDATE tasks SET title = CAST(x'ff' AS TEXT) WHERE id = printf('%032x', {ROWS})")  # noqa: S608
             async with client.stream("GET", "/api/export/tasks") as response:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shop_kit.employee_api import PASSWORD, Api, StartApi, path, started_with, task_path
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 USERS, TASKS = "SELECT * FROM users FOR UPDATE", "SELECT * FROM tasks FOR UPDATE"
@@ -24,14 +24,10 @@ async def send_while_locked(
 
     If that fails, cancel the requests: their connections must not be left to the tests that follow.
     """
-
-    async def are_blocked() -> bool:
-        return len(await api.execute(_WAITING)) >= len(requests)
-
     async with asyncio.TaskGroup() as group, api.engine.begin() as connection:
         await connection.exec_driver_sql(statement)
         sent = [group.create_task(api.answer(*request)) for request in requests]
-        await wait_until(are_blocked)
+        await wait_for_result(lambda: api.execute(_WAITING), lambda blocked: len(blocked) >= len(requests))
         await api.execute(meanwhile)
     return [request.result() for request in sent]
 

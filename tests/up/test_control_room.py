@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from shop_cli.local.run_file import Run
 from shop_kit.running_shop import run_shop, shop_up
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -148,12 +148,7 @@ async def test_watched_orders_are_printed_as_they_change(up: UpShop) -> None:
 async def test_an_order_survives_a_frozen_payment_and_a_killed_checkout(up: UpShop) -> None:
     async with up.client() as client:
         assert (await client.post("/fault_demo")).status_code == 303
-
-        async def over() -> bool:
-            return "payment&#39;s ledger has" in (await client.get("/")).text
-
-        await wait_until(over)
-        page = (await client.get("/")).text
-    assert "taken_over" in page
-    assert "payment&#39;s ledger has 1 charge for this order" in page
-    assert all(f'aria-label="freeze {name}"' in page for name in ("cart", "checkout", "employee-api"))
+        page = await wait_for_result(lambda: client.get("/"), lambda found: "payment&#39;s ledger has" in found.text)
+    assert "taken_over" in page.text
+    assert "payment&#39;s ledger has 1 charge for this order" in page.text
+    assert all(f'aria-label="freeze {name}"' in page.text for name in ("cart", "checkout", "employee-api"))

@@ -18,7 +18,7 @@ from shop_kit.carts import Carts, OrderedCarts
 from shop_kit.failing import error_of, outcome
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded, running
-from shop_kit.waiting import PATIENCE_SECONDS, wait_until
+from shop_kit.waiting import PATIENCE_SECONDS, wait_for_result, wait_until
 
 GET_CART = "shop.CartService/GetCart"
 UNKNOWN = ["", "explode", "error:OOPS", "error*x", "kill:1", "stall", "stall:x"]
@@ -98,11 +98,7 @@ async def test_a_failpoint_ends_by_itself_unless_another_one_has_replaced_it() -
         found.seconds_to_live = 600
         assert found == wanted("error:UNAVAILABLE").failpoint
         await failpoints.SetFailpoint(wanted("error:UNAVAILABLE", 0.05))
-
-        async def healed() -> bool:
-            return await get_cart(carts) == "OK"
-
-        await wait_until(healed)
+        await wait_for_result(lambda: get_cart(carts), lambda code: code == "OK")
         assert not await listed(failpoints)
 
 

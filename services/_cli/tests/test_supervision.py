@@ -12,7 +12,7 @@ from shop_cli.local.ports import HOST
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.supervision import Monitor, state_of, supervise
 from shop_cli.local.workspace import discover, find
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 
 async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) -> None:
@@ -61,11 +61,7 @@ async def test_a_service_without_its_database_is_said_to_be_so(
     monkeypatch.setattr(supervision, "_STARTING_SECONDS", 0)
     dead = {"cart": {"REDIS_URL": "redis://127.0.0.1:1/0"}}
     async with Shop([find(discover(), "cart")], tmp_path, {"cart": port}, overrides=dead) as shop:
-
-        async def responds() -> bool:
-            return await shop["cart"].is_serving() is False
-
-        await wait_until(responds)
+        await wait_for_result(shop["cart"].is_serving, lambda serving: serving is False)
         assert await state_of(shop["cart"]) == "not ready: its database does not answer"
         with pytest.raises(Unavailable, match="cart is not ready: its database does not answer") as raised:
             async with cart_client(shop["cart"]) as cart:

@@ -16,7 +16,7 @@ from checkout_service.requests import scope_of
 from shop_kit.checkouts import Checkout, Start
 from shop_kit.fake_peers import FakePeers
 from shop_kit.statement_errors import StatementErrors
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result
 
 RunSql = Callable[[str], object]
 
@@ -53,10 +53,7 @@ async def answer(checkout: Checkout, user: str) -> str:
 
 
 async def until_answered(checkout: Checkout, user: str) -> None:
-    async def answered() -> bool:
-        return await answer(checkout, user) == "OK"
-
-    await wait_until(answered)
+    await wait_for_result(lambda: answer(checkout, user), lambda code: code == "OK")
 
 
 async def test_a_checkout_answers_and_goes_on_whichever_statement_fails(

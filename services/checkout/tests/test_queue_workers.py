@@ -24,7 +24,7 @@ from shop_kit.checkouts import Start
 from shop_kit.clock import Clock
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.orders import new_order
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 BACKLOG = 120
 
@@ -319,8 +319,4 @@ async def test_finished_orders_are_deleted_after_the_retention_time(
     (entry,) = orders(1)
     await backlog.shipped(entry)
     async with start(retention_days=1e-6):
-
-        async def deleted() -> bool:
-            return await backlog.journal.read(entry.order_id) is None
-
-        assert await wait_until(deleted)
+        await wait_for_result(lambda: backlog.journal.read(entry.order_id), lambda record: record is None)

@@ -16,7 +16,7 @@ from currency_service.domain import Rates
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
 from shop_kit.serving import program
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 FALLBACK_DAY = date(2024, 12, 31)
 FRESH = (
@@ -131,8 +131,4 @@ async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
         program(Settings, build, rates_url=url) as channel,
     ):
         listing = CurrencyServiceStub(channel).GetSupportedCurrencies
-
-        async def is_used() -> bool:
-            return list((await listing(Empty())).currency_codes) == ["EUR", "USD"]
-
-        assert await wait_until(is_used)
+        await wait_for_result(lambda: listing(Empty()), lambda listed: listed.currency_codes == ["EUR", "USD"])

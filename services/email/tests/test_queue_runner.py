@@ -19,7 +19,7 @@ from email_service.smtp_relay import Relay, SmtpRelay
 from email_service.spool.sql import Spool, open_spool
 from shop_kit.databases import execute
 from shop_kit.smtp_relay import Inbox, relay
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result, wait_until
 
 
 def new_message(message_id: str = "o-1") -> NewMessage:
@@ -46,10 +46,7 @@ class Running:
         return None if found is None else found.state
 
     async def reaches(self, state: MessageState, message_id: str = "o-1") -> None:
-        async def reached() -> bool:
-            return await self.state(message_id) is state
-
-        await wait_until(reached)
+        await wait_for_result(lambda: self.state(message_id), lambda reached: reached is state)
 
 
 @asynccontextmanager
@@ -106,12 +103,10 @@ async def test_messages_wait_for_a_relay_that_is_down(sqlite_url: str) -> None:
     async with running(sqlite_url, port) as shop:
         messages = new_messages(30)
         await shop.accept(*messages)
-
-        async def failed() -> bool:
-            found = await shop.spool.list_unsent(MessageState.QUEUED, 100)
-            return any(message.reason == "SMTPConnectError" for message in found)
-
-        await wait_until(failed)
+        await wait_for_result(
+            lambda: shop.spool.list_unsent(MessageState.QUEUED, 100),
+            lambda found: any(message.reason == "SMTPConnectError" for message in found),
+        )
         async with relay(inbox, port=port):
             for message in messages:
                 await shop.reaches(MessageState.SENT, message.message_id)

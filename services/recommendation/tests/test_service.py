@@ -11,7 +11,7 @@ from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_kit.clock import Clock
 from shop_kit.failing import failure_of, rejected_fields
 from shop_kit.serving import connect
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result
 
 
 @pytest.fixture
@@ -55,8 +55,4 @@ async def test_an_expired_catalog_is_replaced(
     await recommended(stub, "pan")
     product_catalog.categories = {"axe": []}
     clock.seconds += 10
-
-    async def is_replaced() -> bool:
-        return await recommended(stub, "pan") == ["axe"]
-
-    await wait_until(is_replaced)
+    await wait_for_result(lambda: recommended(stub, "pan"), lambda found: found == ["axe"])

@@ -18,7 +18,7 @@ from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
 from shop_kit.failing import error_of
 from shop_kit.fake_peers import FakePeers
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import wait_for_result
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,12 @@ class Checkout:
 
     async def until_done(self, count: int) -> None:
         """Wait until so many orders are done."""
-
-        async def done() -> bool:
-            return len(await self.listed(states=[orders_pb2.ORDER_STATE_DONE], limit=1000)) >= count
-
-        await wait_until(done)
+        done = [orders_pb2.ORDER_STATE_DONE]
+        await wait_for_result(lambda: self.listed(states=done, limit=1000), lambda orders: len(orders) >= count)
 
     async def until_states(self, *states: str) -> list[orders_pb2.Order]:
         """Wait until there are orders in these states, and return them."""
-
-        async def reached() -> bool:
-            return sorted(await self.states()) == sorted(states)
-
-        await wait_until(reached)
+        await wait_for_result(self.states, lambda reached: sorted(reached) == sorted(states))
         return await self.listed()
 
 

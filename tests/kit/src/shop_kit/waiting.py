@@ -26,6 +26,15 @@ async def wait_until(condition: Callable[[], T | Awaitable[T]], timeout_seconds:
             await asyncio.sleep(_POLL_SECONDS)
 
 
+async def wait_for_result(call: Callable[[], Awaitable[T]], accept: Callable[[T], object]) -> T:
+    """Await a call repeatedly and return its first result that is accepted. Raise TimeoutError."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if accept(result := await call()):
+                return result
+            await asyncio.sleep(_POLL_SECONDS)
+
+
 async def close_listener(server: asyncio.Server) -> None:
     """Close a listener, and let the connections that it has accepted reach their handlers in the next turns."""
     server.close()
