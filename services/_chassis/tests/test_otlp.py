@@ -179,7 +179,7 @@ def test_a_process_without_its_collector_ends_with_status_0_before_its_exporter_
     [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization: {SECRET}"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}\n"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}\nx=1"),
         ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", SECRET),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.crt"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
