@@ -2,9 +2,9 @@ import re
 
 import pytest
 
+from chassis.http.serving import PAGE_HEADERS
 from chassis.values.fields import CONTROL
 from shop_kit.storefront import SHOP, Storefront, Visitor
-from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 POSTS = ("/cart/items", "/cart/quantity", "/cart/empty", "/currency", "/orders")
@@ -99,4 +99,4 @@ async def test_an_unexpected_error_is_a_page_without_details_and_with_security_h
     assert "Something went wrong on our side" in page
     assert "ZeroDivisionError" not in page
     response = await visitor.get("/products/cast-iron-pan")
-    assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert response.headers["content-security-policy"] == PAGE_HEADERS["content-security-policy"]

@@ -2,13 +2,13 @@ import re
 
 import pytest
 
+from chassis.http.serving import PAGE_HEADERS
 from shop_kit.storefront import Visitor
-from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 MAX_PAGE_BYTES = 60_000
 PATHS = ["/", "/search", "/products/cast-iron-pan", "/cart", "/orders", "/nothing", "/static/shop.css"]
 SECURITY = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "content-security-policy": PAGE_HEADERS["content-security-policy"],
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
@@ -16,7 +16,7 @@ SECURITY = {
 
 
 def test_no_policy_allows_inline_scripts() -> None:
-    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert "unsafe" not in PAGE_HEADERS["content-security-policy"]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from chassis.errors import DomainError
 from chassis.http.server import HttpService, HttpServiceSettings, run
-from chassis.http.serving import with_headers
+from chassis.http.serving import PAGE_HEADERS, with_headers
 from chassis.rpc import client
 from chassis.settings import HmacKeySetting, PositiveInt, SecretStr, secret_url
 from chassis.telemetry.instruments import Telemetry
@@ -41,8 +41,7 @@ from storefront_service.pages.errors import ErrorPages
 from storefront_service.pages.frame import PartDown
 from storefront_service.pages.orders import OrderPages
 from storefront_service.sessions import SessionSigner
-from storefront_service.web.headers import SECURITY_HEADERS
-from storefront_service.web.middleware import ShopMiddleware
+from storefront_service.web.middleware import with_session
 from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
@@ -103,10 +102,9 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
     routes.router.redirect_slashes = False  # Starlette's redirects trust the Host header, and use http behind a proxy
-    signer = SessionSigner(settings.session_key)
     # Wrap Starlette's own middleware as well, so that the page for an unexpected error has a session and headers too.
-    shop = ShopMiddleware(routes, signer, errors.forbidden)
-    return with_headers(shop, SECURITY_HEADERS)
+    shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
+    return with_headers(shop, PAGE_HEADERS)
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:

@@ -13,24 +13,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from chassis.http.serving import with_headers
+from chassis.http.serving import PAGE_HEADERS, with_headers
 
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # "no-referrer" would make browsers send forms with the origin "null"
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
 _READS = frozenset({"GET", "HEAD"})
 
 
 def access_control(port: int, token: str) -> list[Middleware]:
-    return [Middleware(with_headers, headers=_HEADERS), Middleware(AccessControl, port=port, token=token)]
+    headers = Middleware(with_headers), Middleware(with_headers, headers=PAGE_HEADERS)
+    return [*headers, Middleware(AccessControl, port=port, token=token)]
 
 
 class AccessControl:

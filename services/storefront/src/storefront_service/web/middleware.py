@@ -13,6 +13,7 @@ from chassis.values.hosts import is_foreign
 from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
+_COOKIE = "session"
 _STATIC = "/static/"  # shared caches store responses below this path, so these responses must not set cookies
 
 
@@ -36,28 +37,25 @@ def set_cookie(
     response.set_cookie(name, value, age, path=path, secure=secure, httponly=True, samesite="lax")
 
 
-class ShopMiddleware:
-    def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> None:
-        self._app = app
-        self._signer = signer
-        self._forbidden = forbidden
+def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASGIApp:
+    """Open each request's session, and let `forbidden` respond to forms from other sites."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        name = cookie_name(request, "session")
-        attributes = "Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if request.url.scheme == "https" else "")
-        session = self._signer.open(request.cookies.get(name))
-        scope["session"] = session
+        session = scope["session"] = signer.open(request.cookies.get(cookie_name(request, _COOKIE)))
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and session.cookie is not None:
-                cookie = f"{name}={session.cookie}; Max-Age={LIFETIME_SECONDS if session.cookie else 0}"
-                MutableHeaders(scope=message).append("set-cookie", f"{cookie}; {attributes}")
+                response = Response()
+                set_cookie(request, response, _COOKIE, session.cookie, max_age=LIFETIME_SECONDS)
+                MutableHeaders(scope=message).append("set-cookie", response.headers["set-cookie"])
             await send(message)
 
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
-        handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
+        handle = forbidden if is_form and is_foreign(origin, site, host or "") else app
         # Record the session in the spans of this request and of all the calls it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.first_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
+
+    return serve
