@@ -1,4 +1,4 @@
-import os
+import shutil
 from pathlib import Path
 
 from chassis.sql.url import sqlite_path
@@ -11,18 +11,16 @@ def observe_volume(telemetry: Telemetry, url: str) -> None:
     path = sqlite_path(url)
     if path is None:
         return
+
+    def volume_bytes() -> int:
+        usage = shutil.disk_usage(path.parent)
+        return usage.used + usage.free  # without what is reserved for root, as `df` computes it
+
     telemetry.observe(semconv.STORE_USAGE, lambda: [(_file_bytes(path), ())])
-    telemetry.observe(semconv.STORE_VOLUME_USAGE, lambda: [(_volume_bytes(path)[0], ())])
-    telemetry.observe(semconv.STORE_VOLUME_LIMIT, lambda: [(_volume_bytes(path)[1], ())])
+    telemetry.observe(semconv.STORE_VOLUME_USAGE, lambda: [(shutil.disk_usage(path.parent).used, ())])
+    telemetry.observe(semconv.STORE_VOLUME_LIMIT, lambda: [(volume_bytes(), ())])
 
 
 def _file_bytes(path: Path) -> int:
     log = path.with_name(f"{path.name}-wal")
     return path.stat().st_size + (log.stat().st_size if log.exists() else 0)
-
-
-def _volume_bytes(path: Path) -> tuple[int, int]:
-    """Return the volume's used and total usable bytes, as `df` computes them."""
-    volume = os.statvfs(path.parent)
-    used = volume.f_blocks - volume.f_bfree
-    return used * volume.f_frsize, (used + volume.f_bavail) * volume.f_frsize

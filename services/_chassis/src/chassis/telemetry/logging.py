@@ -6,7 +6,6 @@ field are masked. Wrap other secrets in types such as SecretStr: this module doe
 
 import logging
 import sys
-import traceback
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
@@ -35,7 +34,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
-        structlog.processors.ExceptionRenderer(_format_traceback),
+        structlog.processors.format_exc_info,
         _mask_fields,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
@@ -56,10 +55,6 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     )
     # Ignore libraries' info logs, which contain details that only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
-
-
-def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    return "".join(traceback.format_exception(*exc_info))
 
 
 def _mask_fields(_logger: Any, _method: str, event: Event) -> Event:

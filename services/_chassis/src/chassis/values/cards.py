@@ -65,13 +65,11 @@ def _with_ascii_digits(text: str) -> str:
 
 def _has_card(number: str) -> bool:
     return any(
-        _ISSUED.fullmatch(digits) and luhn.checksum(digits) == 0 and not _is_article_number(digits)
+        _ISSUED.fullmatch(digits)
+        and luhn.checksum(digits) == 0
+        and not (len(digits) == _FEWEST_DIGITS and ean.is_valid(digits))
         for digits in _grouped_digits(number)
     )
-
-
-def _is_article_number(digits: str) -> bool:
-    return len(digits) == _FEWEST_DIGITS and ean.calc_check_digit(digits[:-1]) == digits[-1]
 
 
 def _grouped_digits(number: str) -> Iterator[str]:

@@ -10,9 +10,7 @@ NANOS_PER_UNIT = 1_000_000_000
 MAX_NANOS = NANOS_PER_UNIT - 1
 MAX_UNITS = 2**63 - 1
 MIN_UNITS = -(2**63)
-_LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
 _AMOUNT = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ([A-Z]{3})")
-_SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
 # Each line has a code (ISO 4217), the number of minor unit digits, and the American English symbol (CLDR). Currencies
 # with two digits and no symbol are left out. A library for this would take 5 MB of memory.
@@ -59,7 +57,7 @@ class Money:
 
     def in_range(self) -> "Money":
         """Return this amount. Raise AmountOutOfRange if its units don't fit into 64 bits."""
-        if not _SMALLEST <= self.total_nanos <= _LARGEST:
+        if not MIN_UNITS <= self.units <= MAX_UNITS:
             raise AmountOutOfRange("the amount does not fit into 64 bits")
         return self
 
