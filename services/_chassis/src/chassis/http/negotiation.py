@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from starlette.datastructures import Headers
 
-_QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
 def accepts_gzip(headers: Headers) -> bool:
@@ -27,7 +27,7 @@ def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
 
 def _quality(parameters: Iterable[str]) -> float:
     for parameter in parameters:
-        if parameter.strip().lower().startswith("q"):
-            match = _QUALITY.fullmatch(parameter)
-            return float(match[1]) if match else 0.0
+        name, _, value = map(str.strip, parameter.partition("="))
+        if name.lower() == "q":
+            return float(value) if _QUALITY.fullmatch(value) else 0.0
     return 1.0
