@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,26 +27,20 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
     application, a request that is refused then looks like a client that disconnects. With uvicorn's
     `limit_concurrency`, Kubernetes would restart an overloaded pod, because its probes would also be refused.
     """
-    in_flight = 0
-
-    def admit() -> Response | None:
-        nonlocal in_flight
-        in_flight += 1
-        if in_flight <= max_requests:
-            return None
-        refusals.add(_IN_FLIGHT)
-        headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
-        return JSONResponse({"error": "Too many connections"}, 503, headers)
+    limit = _Limit(max_requests, refusals)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal in_flight
-        request = _Request(receive, send, asyncio.get_running_loop().time() + body_seconds, refusals, admit)
-        try:
-            await request.serve(app, scope)
-        finally:
-            in_flight -= request.is_counted
+        deadline = asyncio.get_running_loop().time() + body_seconds
+        await _Request(receive, send, deadline, limit).serve(app, scope)
 
     return serve
+
+
+@dataclass
+class _Limit:
+    max_requests: int
+    refusals: Refusals
+    in_flight: int = 0
 
 
 @dataclass
@@ -55,9 +48,8 @@ class _Request:
     _receive: Receive
     _send: Send
     _deadline: float | None
-    _refusals: Refusals
-    _admit: Callable[[], Response | None]
-    is_counted: bool = False
+    _limit: _Limit
+    _is_counted: bool = False
     _refusal: Response | None = None
     _has_response: bool = False
 
@@ -70,25 +62,32 @@ class _Request:
         except ClientDisconnect:
             if self._refusal is None or self._has_response:
                 raise
+        finally:
+            self._limit.in_flight -= self._is_counted
         if self._refusal is not None and not self._has_response:
             await self._refusal(scope, self._receive, self._send)
 
     def _count(self) -> None:
-        self.is_counted, self._deadline = True, None  # the body is complete, so nothing more can be late
-        self._refusal = self._admit()
-        if self._refusal is not None:
-            raise ClientDisconnect
+        self._is_counted, self._deadline = True, None  # the body is complete, so nothing more can be late
+        self._limit.in_flight += 1
+        if self._limit.in_flight > self._limit.max_requests:
+            headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
+            raise self._refused(_IN_FLIGHT, JSONResponse({"error": "Too many connections"}, 503, headers))
+
+    def _refused(self, reason: str, response: Response) -> ClientDisconnect:
+        self._limit.refusals.add(reason)
+        self._refusal = response
+        return ClientDisconnect()
 
     async def receive(self) -> Message:
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            self._refusals.add(_NO_REQUEST)
             # Close the connection, or the server would wait for the rest of the body.
-            self._refusal = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
-            raise ClientDisconnect from None
-        if message["type"] == "http.request" and not message.get("more_body", False) and not self.is_counted:
+            response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
+            raise self._refused(_NO_REQUEST, response) from None
+        if message["type"] == "http.request" and not message.get("more_body", False) and not self._is_counted:
             self._count()
         return message
 

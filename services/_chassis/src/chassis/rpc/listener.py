@@ -63,30 +63,24 @@ class Listener:
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port (0 picks a free one) and return it. If it is in use, raise OSError, naming the setting."""
-        try:
-            bound = await self._serve(port)
-        except RuntimeError as error:
-            address = f"{self._host}:{port}"  # gRPC doesn't say what is wrong
-            raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
-        self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        self._serving = asyncio.create_task(self._watch(), name="watch")
-        return bound
-
-    async def _serve(self, port: int) -> int:
         # Don't wrap health and reflection, or probes would count towards the limit and clutter the telemetry.
-        names = self.registrar.service_names
-        methods = {**self.registrar.methods, SERVICE_NAME: self._introspection.health(self.health)}
-        if names:
-            methods |= self._introspection.reflection(names)
+        services, address = self.registrar.methods, f"{self._host}:{port}"
+        methods = {**services, SERVICE_NAME: self._introspection.health(self.health)}
+        if services:
+            methods |= self._introspection.reflection([*services])
         self._server = Server(self._options)
         for service, handlers in methods.items():
             self._server.add_registered_method_handlers(service, handlers)
-        address = f"{self._host}:{port}"
-        if self._certificates is None:
-            bound = self._server.add_insecure_port(address)
-        else:
-            bound = self._server.add_secure_port(address, server_credentials(self._certificates))
+        try:
+            if self._certificates is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, server_credentials(self._certificates))
+        except RuntimeError as error:  # gRPC doesn't say what is wrong
+            raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._server.start()
+        self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        self._watching = asyncio.create_task(self._watch(), name="watch")
         return bound
 
     async def _watch(self) -> None:
@@ -98,7 +92,7 @@ class Listener:
     def set_readiness(self, *, ready: bool) -> None:
         """Report readiness for every service on this port and, under the empty name, for the process."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *self.registrar.service_names):
+        for name in ("", *self.registrar.methods):
             self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
@@ -106,7 +100,7 @@ class Listener:
 
         Clients may keep health watches open forever, so these are closed half a second after the last other call.
         """
-        self._serving.cancel()
+        self._watching.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")
         idle_seconds = 0.0
         while not stopping.done() and idle_seconds < _IDLE_SECONDS:

@@ -55,15 +55,13 @@ class WrappingRegistrar:
 
     Attributes:
         callers: which callers may call which methods; None lets every caller call everything.
-        service_names: the full names of the added services.
-        methods: each service's wrapped methods, by name.
+        methods: each added service's wrapped methods by name, by the full name of the service.
     """
 
     telemetry: Telemetry
     limiter: Limiter
     failpoints: Failpoints
     callers: Callers | None
-    service_names: list[str] = field(default_factory=list)
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
@@ -71,7 +69,7 @@ class WrappingRegistrar:
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
-        wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        wrapped = self.methods[service_name] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
             handle = _with_failpoint(path, handler.unary_unary, self.failpoints)
@@ -82,8 +80,6 @@ class WrappingRegistrar:
             # Let `serve` decode requests: with deserializers, gRPC would answer a malformed request with INTERNAL.
             # Use a stream, because grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
-        self.service_names.append(service_name)
-        self.methods[service_name] = wrapped
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
