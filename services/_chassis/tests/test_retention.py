@@ -5,11 +5,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chassis.errors import Unavailable
 from chassis.sql import retention
+from chassis.sql.database import Database
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.retention import Deletions, Retention
@@ -19,6 +21,7 @@ from shop_kit.metrics import measured
 from shop_kit.waiting import wait_until
 
 DAY = 86_400
+TABLE: dict[str, Any] = {"key": "id", "old": "", "delete": ()}
 MIGRATIONS = (
     """
 import sqlalchemy as sa
@@ -49,11 +52,12 @@ def add_migration(folder: Path, number: int, column: str = "Double") -> Path:
     return folder
 
 
-class Rows:
-    """A store with `old` old rows. It is unavailable for the first `failures` calls."""
+class Rows(Deletions):
+    """A store with 1,000 old rows. It is unavailable for the first `failures` calls."""
 
-    def __init__(self, old: int = 1_000, *, failures: int = 0) -> None:
-        self.old = old
+    def __init__(self, database: Database, *, failures: int = 0) -> None:
+        super().__init__(database, **TABLE)
+        self.rows = 1_000
         self.failures = failures
         self.times: set[float] = set()
 
@@ -62,8 +66,8 @@ class Rows:
             self.failures -= 1
             raise Unavailable("the store does not answer")
         self.times.add(older_than)
-        deleted = min(limit, self.old)
-        self.old -= deleted
+        deleted = min(limit, self.rows)
+        self.rows -= deleted
         return deleted
 
 
@@ -78,7 +82,7 @@ async def deletions(database_url: str, tmp_path: Path) -> AsyncIterator[Deletion
     add_migration(tmp_path, 0)
     migrate(database_url, add_migration(tmp_path, 1))
     async with open_database(database_url, unavailable=lambda: Unavailable("the database does not answer")) as database:
-        yield Deletions(database)
+        yield Deletions(database, **TABLE)
 
 
 @asynccontextmanager
@@ -91,9 +95,9 @@ async def running(retained: Retention) -> AsyncIterator[None]:
 
 
 async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store(deletions: Deletions) -> None:
-    rows = Rows(failures=3)
-    async with running(Retention(deletions, rows.delete_old, Telemetry(), days=2, rows="rows")):
-        assert await wait_until(lambda: not rows.old)
+    rows = Rows(deletions.database, failures=3)
+    async with running(Retention(rows, Telemetry(), days=2, rows="rows")):
+        assert await wait_until(lambda: not rows.rows)
     assert [*rows.times] == pytest.approx([time.time() - 2 * DAY] * len(rows.times), abs=60)
 
 
@@ -103,13 +107,13 @@ async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_fo
 ) -> None:
     await deletions.read_clock()
     execute(database_url, f"UPDATE retention SET seen_at = seen_at - {ahead_seconds}")  # noqa: S608 - constants
-    rows, (telemetry, read) = Rows(), measured()
-    async with running(Retention(deletions, rows.delete_old, telemetry, days=2, rows="rows")):
+    rows, (telemetry, read) = Rows(deletions.database), measured()
+    async with running(Retention(rows, telemetry, days=2, rows="rows")):
         if abs(ahead_seconds) > DAY:
             assert await wait_until(lambda: read()["shop.retention.paused",])
-            assert (rows.old, await deletions.read_clock()) == (1_000, None)
+            assert (rows.rows, await deletions.read_clock()) == (1_000, None)
             execute(database_url, f"UPDATE retention SET steady_since = steady_since - {DAY}")  # noqa: S608 - as above
-        assert await wait_until(lambda: not rows.old and not read()["shop.retention.paused",])
+        assert await wait_until(lambda: not rows.rows and not read()["shop.retention.paused",])
 
 
 @pytest.mark.parametrize(("column", "oldest"), [("Double", "1000"), ("DateTime", "'1970-01-01 00:16:40'")])
@@ -120,5 +124,6 @@ async def test_a_store_of_an_older_release_is_complete_since_its_oldest_row(
     execute(database_url, f"INSERT INTO records (at) VALUES ({oldest})")  # noqa: S608 - constants
     migrate(database_url, add_migration(tmp_path, 1, column))
     async with open_database(database_url, unavailable=lambda: Unavailable("the database does not answer")) as database:
-        assert await Deletions(database).complete_since() == 1000
-        assert await Deletions(database).read_clock() is None  # long after the newest row
+        deletions = Deletions(database, **TABLE)
+        assert await deletions.complete_since() == 1000
+        assert await deletions.read_clock() is None  # long after the newest row

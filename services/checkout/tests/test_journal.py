@@ -426,7 +426,7 @@ async def test_orders_that_are_old_and_did_not_change_recently_are_deleted_in_ba
     move_clock(2 * DAY)
     young = await done(journal, new_order("young"))
     await journal.update(changed.claim, DECLINED)
-    assert [await journal.delete_old(time.time() - DAY, limit=1) for _ in range(3)] == [1, 1, 0]
+    assert [await journal.deletions.delete_old(time.time() - DAY, limit=1) for _ in range(3)] == [1, 1, 0]
     assert await journal.deletions.complete_since() == pytest.approx(time.time() - 2 * DAY, abs=60)
     left = await journal.list_orders([], stuck=False, limit=10)
     assert [entry.order_id for entry in left] == [young, changed.order_id]
@@ -439,7 +439,7 @@ async def test_an_order_that_is_not_finished_is_not_deleted(
 ) -> None:
     await ended(journal, new_order(), state)
     move_clock(2 * DAY)
-    assert await journal.delete_old(time.time() - DAY, limit=10) == (state is State.SETTLED)
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == (state is State.SETTLED)
 
 
 async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
@@ -448,11 +448,11 @@ async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
     abandoned = await ended(journal, new_order(), State.ABANDONED)
     move_clock(2 * DAY)
     # As the query found it before.
-    monkeypatch.setattr(statements, "OLD", "SELECT order_id, created_at FROM orders LIMIT :limit")
+    monkeypatch.setattr(journal.deletions, "old", "SELECT order_id, created_at AS at FROM orders LIMIT :limit")
     reopened = existing(await journal.reopen(abandoned, abandoned))
-    assert await journal.delete_old(time.time() - DAY, limit=10) == 0
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == 0
     await journal.update(reopened.claim, DECLINED)
-    assert await journal.delete_old(time.time() - DAY, limit=10) == 0
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == 0
 
 
 # Clocks

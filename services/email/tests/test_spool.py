@@ -184,7 +184,7 @@ async def test_statistics_count_messages_that_were_not_sent(spool: Spool) -> Non
 async def test_messages_are_deleted_after_their_retention(spool: Spool) -> None:
     await add(spool)
     with capture_logs() as logs:
-        assert [await spool.delete_old(time.time() + seconds, 10) for seconds in (-60, 60)] == [0, 1]
+        assert [await spool.deletions.delete_old(time.time() + seconds, 10) for seconds in (-60, 60)] == [0, 1]
     assert logs == [{"event": "old messages deleted unsent", "log_level": "error", "QUEUED": 1}]
     assert await spool.deletions.complete_since() == pytest.approx(time.time(), abs=60)
     assert await spool.read("o-1") is None

@@ -9,8 +9,8 @@ import pytest
 
 from chassis.values.addresses import Address
 from chassis.values.money import Money
-from shipping_service.domain import Bracket, Item, Manifest, Parcel, RateCard, Zone
-from shipping_service.manifest.sql import MIGRATIONS, open_manifest
+from shipping_service.domain import Bracket, Item, Parcel, RateCard, Zone
+from shipping_service.manifest.sql import MIGRATIONS, SqlManifest, open_manifest
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
@@ -43,6 +43,6 @@ def migrations() -> Path:
 
 
 @pytest.fixture
-async def manifest(database_url: str) -> AsyncIterator[Manifest]:
+async def manifest(database_url: str) -> AsyncIterator[SqlManifest]:
     async with open_manifest(database_url) as opened:
         yield opened

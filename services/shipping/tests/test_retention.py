@@ -17,14 +17,13 @@ from chassis.sql.url import sqlite_path
 from shipping_service.__main__ import Settings, build
 from shipping_service.domain import (
     Entry,
-    Manifest,
     ManifestUnavailable,
     Parcel,
     ShipmentFenced,
     ShipmentForgotten,
     Shipper,
 )
-from shipping_service.manifest.sql import MIGRATIONS, OLD
+from shipping_service.manifest.sql import MIGRATIONS, OLD, SqlManifest
 from shop_kit.databases import execute
 from shop_kit.serving import program
 from shop_kit.waiting import wait_until
@@ -42,35 +41,35 @@ def age(url: str, key: str, days: int) -> None:
     execute(url, f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'")  # noqa: S608 - constants
 
 
-async def test_old_entries_are_deleted_in_batches(manifest: Manifest, database_url: str, parcel: MakeParcel) -> None:
+async def test_old_entries_are_deleted_in_batches(manifest: SqlManifest, database_url: str, parcel: MakeParcel) -> None:
     for number in range(3):
         await manifest.record(Entry(f"old-{number}", parcel()))
         age(database_url, f"old-{number}", 4 - number)
     await manifest.record(Entry("old-fence"))
     age(database_url, "old-fence", 5)
     await manifest.record(Entry("young", parcel()))
-    assert await manifest.delete_old(time.time() - DAY, limit=3) == 3
+    assert await manifest.deletions.delete_old(time.time() - DAY, limit=3) == 3
     assert execute(database_url, STORED) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
-    assert [await manifest.delete_old(time.time() - DAY, limit=3) for _ in range(2)] == [1, 0]
+    assert [await manifest.deletions.delete_old(time.time() - DAY, limit=3) for _ in range(2)] == [1, 0]
     assert execute(database_url, STORED) == [("young", "SHIPPED")]
 
 
 async def test_a_key_is_free_again_once_its_entry_was_deleted(
-    manifest: Manifest, database_url: str, parcel: MakeParcel
+    manifest: SqlManifest, database_url: str, parcel: MakeParcel
 ) -> None:
     shipper = Shipper(manifest)
     await shipper.resolve_or_fence("key")
     with pytest.raises(ShipmentFenced):
         await shipper.ship("key", parcel())
     age(database_url, "key", 2)
-    await manifest.delete_old(time.time() - DAY, limit=10)
+    await manifest.deletions.delete_old(time.time() - DAY, limit=10)
     for call in (shipper.ship("key", parcel(), time.time() - 3 * DAY), shipper.resolve_or_fence("key", 1.0)):
         with pytest.raises(ShipmentForgotten):
             await call
     assert (await shipper.ship("key", parcel(), time.time() - DAY)).parcel == parcel()
 
 
-async def test_the_service_deletes_entries_after_their_retention(manifest: Manifest, database_url: str) -> None:
+async def test_the_service_deletes_entries_after_their_retention(manifest: SqlManifest, database_url: str) -> None:
     for key, days in (("old", 3), ("young", 1)):
         await manifest.record(Entry(key))
         age(database_url, key, days)

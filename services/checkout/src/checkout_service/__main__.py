@@ -52,7 +52,7 @@ async def build(
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
         recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
         days = settings.retention_days
-        retention = Retention(journal.deletions, journal.delete_old, telemetry, days=days, rows="orders")
+        retention = Retention(journal.deletions, telemetry, days=days, rows="orders")
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.add_readiness_check(journal.check)
         orders = CheckoutService(placer)

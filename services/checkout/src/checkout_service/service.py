@@ -10,7 +10,7 @@ from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
-from chassis.values.fields import limit_count, limit_text, require_between, require_text, require_words
+from chassis.values.fields import limit_text, require_between, require_text, require_words
 from checkout_service.domain import State
 from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
@@ -88,12 +88,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     async def ScanOrders(
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
-        limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
-        if request.order_ids:
-            page = await self._journal.read_many(request.order_ids)
-        else:
-            after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-            page = await self._journal.scan(after, paging.PAGE_SIZE)
+        since = parse_wire_time(request.since, field="since")
+        page, token = await paging.read_page(request, since, self._journal.scan, self._journal.read_many)
         closed = [entry for entry in page if entry.state is State.SETTLED or entry.reason.startswith("SETTLED")]
         settlements = await self._journal.settlements(entry.order_id for entry in closed)
         # Don't read the outboxes: a scan may read the whole journal, and reconciliation does not need outboxes.
@@ -102,7 +98,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
             order.settlement = settlements.get(order.order_id, "")
         return orders_pb2.ScanOrdersResponse(
             orders=orders,
-            next_page_token="" if request.order_ids else paging.next_page_token(page),
+            next_page_token=token,
             complete_since=time_to_wire(await self._journal.deletions.complete_since()),
         )
 

@@ -63,7 +63,7 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
     service.add_readiness_check(spool.check)
     once = partial(housekeep, spool, metrics)
-    retention = Retention(spool.deletions, spool.delete_old, service.telemetry, days=RETENTION_DAYS, rows="messages")
+    retention = Retention(spool.deletions, service.telemetry, days=RETENTION_DAYS, rows="messages")
     loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable"), retention.run]
     if settings.smtp_url:
         relay = SmtpRelay(settings.smtp_url, settings.email_from.address, service.telemetry)

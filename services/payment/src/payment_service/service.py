@@ -12,7 +12,7 @@ from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest
-from chassis.values.fields import limit_count, limit_text, require_present, require_text
+from chassis.values.fields import limit_text, require_present, require_text
 from payment_service import failpoints
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
@@ -77,16 +77,9 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     async def ListCharges(
         self, request: ledger_pb2.ListChargesRequest, _context: ServicerContext
     ) -> ledger_pb2.ListChargesResponse:
-        ledger = self._processor.ledger
-        if request.order_ids:
-            limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
-            found = await ledger.list_of_orders(request.order_ids)
-            return ledger_pb2.ListChargesResponse(charges=map(_charge_to_wire, found))
-        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        page = await ledger.list_captured(after, paging.PAGE_SIZE)
-        return ledger_pb2.ListChargesResponse(
-            charges=map(_charge_to_wire, page), next_page_token=paging.next_page_token(page)
-        )
+        ledger, since = self._processor.ledger, parse_wire_time(request.since, field="since")
+        page, token = await paging.read_page(request, since, ledger.list_captured, ledger.list_of_orders)
+        return ledger_pb2.ListChargesResponse(charges=map(_charge_to_wire, page), next_page_token=token)
 
 
 def _id_in(metadata: Mapping[str, str], name: str) -> str:

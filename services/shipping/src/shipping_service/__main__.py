@@ -30,8 +30,8 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, register both servicers, and run the background tasks."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
-        days, telemetry = settings.retention_days, service.telemetry
-        retention = Retention(manifest.deletions, manifest.delete_old, telemetry, days=days, rows="manifest entries")
+        days = settings.retention_days
+        retention = Retention(manifest.deletions, service.telemetry, days=days, rows="manifest entries")
         shipper, failpoints = Shipper(manifest), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(

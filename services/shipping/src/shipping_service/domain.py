@@ -165,9 +165,6 @@ class Manifest(Protocol):
     async def complete_since(self) -> float:
         """Return a time, in seconds since 1970. No entry that was recorded later has been deleted."""
 
-    async def delete_old(self, older_than: float, limit: int) -> int:
-        """Delete up to `limit` entries recorded before `older_than`, oldest first. Return how many."""
-
     async def check(self) -> None:
         """Raise ManifestUnavailable if the manifest can't be read."""
 

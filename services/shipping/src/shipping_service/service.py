@@ -12,7 +12,7 @@ from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, 
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from chassis.values.digests import digest, items_digest
-from chassis.values.fields import limit_count, parse_seconds, require_present, require_text
+from chassis.values.fields import parse_seconds, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
 from shop import shipping_pb2, shipping_pb2_grpc
@@ -79,18 +79,12 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
     async def ListShipments(
         self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
     ) -> shipment_manifest_pb2.ListShipmentsResponse:
-        manifest, token = self._shipper.manifest, ""
-        if request.order_ids:
-            limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
-            page = await manifest.list_of_orders(request.order_ids)
-        else:
-            after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-            page = await manifest.list_shipments(after, paging.PAGE_SIZE)
-            token = paging.next_page_token(page)
+        manifest, since = self._shipper.manifest, parse_wire_time(request.since, field="since")
+        page, token = await paging.read_page(request, since, manifest.list_shipments, manifest.list_of_orders)
         return shipment_manifest_pb2.ListShipmentsResponse(
             shipments=map(_shipment_to_wire, page),
             next_page_token=token,
-            complete_since=time_to_wire(await self._shipper.manifest.complete_since()),
+            complete_since=time_to_wire(await manifest.complete_since()),
         )
 
 

@@ -1,13 +1,15 @@
 """Deletes a store's old rows, and records what was deleted, in the single row of the store's table `retention`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 import structlog
 
 from chassis.background import repeat
-from chassis.sql.database import NOW, Database
+from chassis.sql.database import NOW, Database, Row, listed
+from chassis.sql.queue_head import QueueHead
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 
@@ -27,19 +29,47 @@ _READ_CLOCK = f"""
 """  # noqa: S608 - constants
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Deletions:
-    """A store's own record of what it has deleted and whether its clock is steady. Times are in seconds since 1970."""
+    """Deletes a store's old rows, and records what was deleted and whether the clock is steady. Times are Unix times.
+
+    Attributes:
+        key: the column that identifies a row.
+        old: selects the key and the time `at` of up to :limit rows older than :older_than, skipping :passed rows.
+        delete: statements that delete the rows with the keys in :items if they are still older than :older_than. The
+            first statement returns the deleted rows.
+        on_deleted: called with the rows that the first statement returned.
+    """
 
     database: Database
+    key: str
+    old: str
+    delete: Sequence[str]
+    on_deleted: Callable[[Sequence[Row]], None] = lambda _deleted: None
+    _head: QueueHead = field(default_factory=QueueHead, init=False)
+
+    async def delete_old(self, older_than: float, limit: int) -> int:
+        """Delete up to `limit` rows older than `older_than`. Return how many."""
+        return len(await self._head.take(partial(self._delete, older_than), limit))
+
+    async def _delete(self, older_than: float, limit: int, passed: int) -> Sequence[Row]:
+        values = {"older_than": older_than, "limit": limit, "passed": passed}
+        old = await self.database.report(self.old, values)
+        if not old:
+            return []
+        # Record the deletion first: otherwise, an order could be shipped again at the moment its entry is deleted.
+        await self._record(max(row["at"] for row in old))
+        values |= {"items": listed({self.key: row[self.key]} for row in old)}
+        deleted, *_ = await self.database.write(*((text, values) for text in self.delete))
+        self.on_deleted(deleted)
+        return deleted
 
     async def complete_since(self) -> float:
         """Return the highest time of a deleted row, whatever the retention is now; 0 if none was ever deleted."""
         (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
 
-    async def record(self, until: float) -> None:
-        """Record that rows up to this time are about to be deleted."""
+    async def _record(self, until: float) -> None:
         await self.database.write((_RECORD, {"until": until}))
 
     async def read_clock(self) -> float | None:
@@ -53,8 +83,6 @@ class Retention:
     """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this."""
 
     deletions: Deletions
-    # Takes a time in seconds since 1970 and a limit. Records and deletes older rows, up to the limit; returns how many.
-    delete_old: Callable[[float, int], Awaitable[int]]
     telemetry: Telemetry
     _: KW_ONLY
     days: float
@@ -74,7 +102,7 @@ class Retention:
             log.warning("nothing is deleted, because the clock has jumped", rows=self.rows)
             return
         # Don't read the clock again: it may jump at any moment.
-        while deleted := await self.delete_old(now - self.days * _DAY_SECONDS, _BATCH):
+        while deleted := await self.deletions.delete_old(now - self.days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)
         if total:

@@ -1,10 +1,10 @@
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from chassis.errors import InvalidArgument
-from chassis.values.fields import limit_text
+from chassis.values.fields import limit_count, limit_text
 
 PAGE_SIZE = 1_000
 MAX_SECONDS = 253_402_300_799  # the end of the year 9999, the latest time that databases can store
@@ -22,6 +22,27 @@ class Position:
 class Entry(Protocol):
     @property
     def position(self) -> Position: ...
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+async def read_page(
+    request: Any,
+    since: float,
+    scan: Callable[[Position, int], Awaitable[Sequence[EntryT]]],
+    find: Callable[[Sequence[str]], Awaitable[Sequence[EntryT]]],
+) -> tuple[Sequence[EntryT], str]:
+    """Return the page that a request with `order_ids` and `page_token` asks for, and the next page's token.
+
+    If there are order ids, what `find` returns for them is the only page. `scan` returns up to some number of entries
+    after a position.
+    """
+    if request.order_ids:
+        limit_count(request.order_ids, "order_ids", max_count=PAGE_SIZE)
+        return await find(request.order_ids), ""
+    page = await scan(parse_position(since, request.page_token), PAGE_SIZE)
+    return page, next_page_token(page)
 
 
 def parse_position(since: float, page_token: str) -> Position:

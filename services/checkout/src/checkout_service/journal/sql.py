@@ -77,7 +77,8 @@ class Journal:
     def __init__(
         self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS, *, protocol: int = PROTOCOL
     ) -> None:
-        self.deletions = Deletions(database)
+        delete = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+        self.deletions = Deletions(database, "order_id", statements.OLD, delete)
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
@@ -254,22 +255,6 @@ class Journal:
             return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
-
-    async def delete_old(self, older_than: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that have not changed since `older_than`. Return how many."""
-        values: dict[str, Any] = {"older_than": older_than}
-
-        async def delete(limit: int, passed: int) -> Sequence[Row]:
-            found = await self._report(statements.OLD, **values, limit=limit, passed=passed)
-            if not found:
-                return []
-            await self.deletions.record(found[-1]["created_at"])
-            items = [{"order_id": row["order_id"]} for row in found]
-            texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
-            deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
-            return deleted
-
-        return len(await self._heads["old"].take(delete, limit))
 
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)

@@ -287,7 +287,7 @@ COMPLETE = f"""
 """
 
 OLD = f"""
-    SELECT order_id, created_at FROM orders
+    SELECT order_id, created_at AS at FROM orders
     WHERE created_at < :older_than AND updated_at < :older_than AND {_FINISHED}
     ORDER BY created_at, order_id LIMIT :limit OFFSET :passed
 """

@@ -59,7 +59,7 @@ class Spool:
 
     def __init__(self, database: Database) -> None:
         self.wake = asyncio.Event()
-        self.deletions = Deletions(database)
+        self.deletions = Deletions(database, "letter_id", statements.OLD, [statements.DELETE_OLD], _log_unsent)
         self._database = database
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
@@ -107,24 +107,6 @@ class Spool:
         """Find a batch of messages that have been SENDING for too long, mark them as IN_DOUBT, and return their ids."""
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
-
-    async def delete_old(self, older_than: float, limit: int) -> int:
-        """Delete up to `limit` messages unchanged since `older_than`, and log how many were unsent. Return how many."""
-
-        async def delete(limit: int, passed: int) -> Sequence[Row]:
-            old = await self._database.report(
-                statements.OLD, {"older_than": older_than, "limit": limit, "passed": passed}
-            )
-            if not old:
-                return []
-            await self.deletions.record(max(row["accepted_at"] for row in old))
-            items = listed({"letter_id": row["letter_id"]} for row in old)
-            return await self._write(statements.DELETE_OLD, older_than=older_than, items=items)
-
-        deleted = await self._heads[statements.OLD].take(delete, limit)
-        if unsent := Counter(row["state"] for row in deleted if row["state"] != MessageState.SENT):
-            log.error("old messages deleted unsent", **unsent)
-        return len(deleted)
 
     async def requeue(self, message_id: str, *, forget_sent: bool = False) -> bool:
         """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing.
@@ -181,6 +163,11 @@ class Spool:
     async def _write(self, text: str, **parameters: Any) -> Sequence[Row]:
         (rows,) = await self._database.write((text, parameters))
         return rows
+
+
+def _log_unsent(deleted: Sequence[Row]) -> None:
+    if unsent := Counter(row["state"] for row in deleted if row["state"] != MessageState.SENT):
+        log.error("old messages deleted unsent", **unsent)
 
 
 def _claim_of(message: ClaimedMessage) -> dict[str, Any]:

@@ -59,7 +59,7 @@ RELEASE_CLAIMS = f"""
 """
 
 OLD = """
-    SELECT letter_id, accepted_at FROM letters WHERE changed_at < :older_than
+    SELECT letter_id, accepted_at AS at FROM letters WHERE changed_at < :older_than
     ORDER BY changed_at LIMIT :limit OFFSET :passed
 """
 

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from chassis.sql.database import Database, Row, listed
 from chassis.sql.opening import open_database
-from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
@@ -54,9 +53,9 @@ LIST_OF_ORDERS = f"""
     AND state = 'SHIPPED' ORDER BY recorded_at, shipment_key
 """
 
-OLD = f"""
-    SELECT {_ENTRY} FROM shipments WHERE recorded_at < to_timestamp(:older_than)
-    ORDER BY recorded_at LIMIT :limit OFFSET :passed
+OLD = """
+    SELECT shipment_key, date_part('epoch', recorded_at) AS at FROM shipments
+    WHERE recorded_at < to_timestamp(:older_than) ORDER BY recorded_at LIMIT :limit OFFSET :passed
 """
 
 DELETE = """
@@ -76,9 +75,8 @@ async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIt
 
 class SqlManifest(Manifest):
     def __init__(self, database: Database) -> None:
-        self.deletions = Deletions(database)
+        self.deletions = Deletions(database, "shipment_key", OLD, [DELETE])
         self._database = database
-        self._old = QueueHead()
 
     @override
     async def record(self, entry: Entry, charged_at: float = 0.0) -> Entry:
@@ -112,20 +110,6 @@ class SqlManifest(Manifest):
     @override
     async def complete_since(self) -> float:
         return await self.deletions.complete_since()
-
-    @override
-    async def delete_old(self, older_than: float, limit: int) -> int:
-        async def delete(limit: int, passed: int) -> Sequence[Row]:
-            old = await self._database.report(OLD, {"older_than": older_than, "limit": limit, "passed": passed})
-            if not old:
-                return []
-            # Record the deletion first: otherwise, a key could be shipped again at the moment its entry is deleted.
-            await self.deletions.record(old[-1]["recorded_seconds"])
-            items = listed({"shipment_key": row["shipment_key"]} for row in old)
-            (deleted,) = await self._database.write((DELETE, {"older_than": older_than, "items": items}))
-            return deleted
-
-        return len(await self._old.take(delete, limit))
 
     @override
     async def check(self) -> None:
