@@ -139,7 +139,7 @@ async def test_a_superseded_worker_changes_nothing_and_the_history_names_every_w
     assert (entry.state, entry.epoch) == (State.CHARGING, 2)
     assert await journal.outbox_of([entry.order_id]) == {entry.order_id: {}}
     history = await journal.history(new.order_id)
-    assert [(event.step, event.epoch, event.detail) for event in history] == [
+    assert [(event["step"], event["epoch"], event["detail"]) for event in history] == [
         ("inserted", 1, "one"),
         ("left", 1, "test"),
         ("taken_over", 2, "two"),
@@ -154,7 +154,7 @@ async def test_an_update_that_fails_half_way_changes_nothing(journal: Journal, r
     run_sql("ALTER TABLE renamed RENAME TO outbox")
     found = existing(await journal.read(new.order_id))
     assert found.state is State.CHARGING
-    assert [event.step for event in await journal.history(new.order_id)] == ["inserted"]
+    assert [event["step"] for event in await journal.history(new.order_id)] == ["inserted"]
 
 
 async def test_a_repeated_update_succeeds(journal: Journal) -> None:
@@ -317,7 +317,7 @@ async def test_a_shipped_order_whose_outbox_is_empty_is_completed(journal: Journ
     run_sql("DELETE FROM outbox")
     await shipped(journal, new_order("with an outbox"))
     assert await journal.settle_complete() == [order_id]
-    assert [event.step for event in await journal.history(order_id)][-1] == "done"
+    assert [event["step"] for event in await journal.history(order_id)][-1] == "done"
     assert await journal.settle_complete() == []
 
 
@@ -400,7 +400,7 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
     assert await journal.requeue(order_id) == []
     await journal.set_dead(order_id, EMAIL, reason="MAILBOX_FULL")
     await journal.requeue(order_id)
-    steps = [(event.step, event.detail) for event in await journal.history(order_id)]
+    steps = [(event["step"], event["detail"]) for event in await journal.history(order_id)]
     assert steps[4:] == [("email_dead_letter", "MAILBOX_FULL"), ("requeued", "one")]
 
 
@@ -410,9 +410,9 @@ async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in
     assert await journal.settle([Sent(order_id, EMPTY_CART)]) == [order_id]
     history = await journal.history(order_id)
     steps = ["inserted", "charged", "shipped", "email_queued", "cart_emptied", "done"]
-    assert [event.step for event in history] == steps
-    assert history[-1].state is existing(await journal.read(order_id)).state is State.DONE
-    assert [event.at for event in history] == sorted(event.at for event in history)
+    assert [event["step"] for event in history] == steps
+    assert history[-1]["state"] == existing(await journal.read(order_id)).state == State.DONE
+    assert [event["at"] for event in history] == sorted(event["at"] for event in history)
 
 
 # Retention
@@ -536,7 +536,7 @@ async def test_a_settled_order_waits_no_longer_and_frees_its_cart(
     listed = await journal.list_orders([State.SETTLED], stuck=False, limit=10)
     assert [found.order_id for found in listed] == [entry.order_id]
     step = (await journal.history(entry.order_id))[-1]
-    assert (step.step, step.detail) == ("settled_refunded", "eve: R-7")
+    assert (step["step"], step["detail"]) == ("settled_refunded", "eve: R-7")
     await inserted(journal, new_order("second", cart_generation="etag"))
 
 
@@ -547,7 +547,7 @@ async def test_of_two_operators_one_settles_an_order(journal: Journal, other_jou
         for number, store in enumerate((journal, other_journal))
     )
     assert sorted(await asyncio.gather(*closings)) == [False, True]
-    steps = [event.step for event in await journal.history(entry.order_id)]
+    steps = [event["step"] for event in await journal.history(entry.order_id)]
     assert len([step for step in steps if step.startswith("settled")]) == 1
     assert not await journal.update(entry.claim, SHIPPED)
 

@@ -3,16 +3,29 @@
 import asyncio
 import json
 import time
-from typing import cast
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from google.protobuf.message import Message
 
 from chassis.errors import Unavailable
 from chassis.rpc.client import channel
 from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, _wait_for, main
-from checkout_service.reconciliation.reader import Comparison, Reader, _pages
+from checkout_service.reconciliation.reader import Comparison, Reader, _order_from_wire, _pages
 from shop_cli.local.ports import reserved
-from shop_internal.orders_pb2 import Order, ScanOrdersRequest, ScanOrdersResponse
+from shop_internal.orders_pb2 import (
+    ORDER_STATE_ABANDONED,
+    ListMismatchesResponse,
+    ListOrdersResponse,
+    OpenMismatch,
+    Order,
+    ScanOrdersRequest,
+    ScanOrdersResponse,
+)
+from shop_internal.payment_ledger_pb2 import ListChargesResponse
+from shop_internal.shipment_manifest_pb2 import ListShipmentsResponse
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 
@@ -80,4 +93,25 @@ async def test_orders_that_arrive_while_records_are_read_do_not_keep_the_job_fro
         number = int(request.page_token or 0)
         return ScanOrdersResponse(orders=[Order()] * pages[number], next_page_token=str(number + 1))
 
-    assert [len(page.orders) async for page in _pages(scan, ScanOrdersRequest, 0.0)] == [5, 5, 3]
+    read = _pages(scan, ScanOrdersRequest, "orders", _order_from_wire, 0.0)
+    assert [len(page) async for page in read] == [5, 5, 3]
+
+
+async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read() -> None:
+    def answering(response: Message) -> Callable[[Any], Awaitable[Message]]:
+        async def answer(_request: Message) -> Message:
+            return response
+
+        return answer
+
+    earlier = [OpenMismatch(order_id="id", kind=kind) for kind in ("MAIL_DIFFERS", "PARCEL_DIFFERS")]
+    journal = SimpleNamespace(
+        ListMismatches=answering(ListMismatchesResponse(mismatches=earlier)),
+        ScanOrders=answering(ScanOrdersResponse(orders=[Order(order_id="id", state=ORDER_STATE_ABANDONED)])),
+        ListOrders=answering(ListOrdersResponse()),
+    )
+    ledger = SimpleNamespace(ListCharges=answering(ListChargesResponse()))
+    manifest = SimpleNamespace(ListShipments=answering(ListShipmentsResponse()))
+    reader = Reader(cast("Any", journal), cast("Any", ledger), cast("Any", manifest), confirmations=None)
+    found = await reader.compare(since=1.0, settled_before=2.0)
+    assert [mismatch.kind for mismatch in found.agreed] == ["PARCEL_DIFFERS"]

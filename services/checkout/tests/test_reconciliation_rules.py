@@ -35,7 +35,7 @@ NOT_SENT = replace(FINISHED, confirmations=(replace(CONFIRMATION, failed=True),)
 def kinds(
     records: OrderRecords, settled_before: float = NOW, complete_since: CompleteSince | None = None
 ) -> list[Kind]:
-    found = find_mismatches(records, settled_before, complete_since or CompleteSince(), now=NOW)
+    found = find_mismatches(records, settled_before, complete_since or {}, now=NOW)
     return [mismatch.kind for mismatch in found]
 
 
@@ -66,11 +66,11 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
             {"settled_before": 10.0},
         ),
         # Messages were not read.
-        (replace(FINISHED, confirmations=()), {"complete_since": CompleteSince(confirmations=math.inf)}),
+        (replace(FINISHED, confirmations=()), {"complete_since": {Kind.NOT_MAILED: math.inf}}),
         # It may have been deleted because of its age.
-        (replace(FINISHED, order=None), {"complete_since": CompleteSince(orders=15.0)}),
-        (replace(FINISHED, shipments=()), {"complete_since": CompleteSince(shipments=15.0)}),
-        (replace(FINISHED, confirmations=()), {"complete_since": CompleteSince(confirmations=15.0)}),
+        (replace(FINISHED, order=None), {"complete_since": {Kind.UNKNOWN_ORDER: 15.0}}),
+        (replace(FINISHED, shipments=()), {"complete_since": {Kind.CHARGED_NOT_SHIPPED: 15.0}}),
+        (replace(FINISHED, confirmations=()), {"complete_since": {Kind.NOT_MAILED: 15.0}}),
     ],
 )
 def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRecords, read: dict[str, Any]) -> None:
@@ -120,12 +120,13 @@ def test_a_confirmation_that_waits_for_the_relay_has_not_failed(state: str, fail
     ids=["a message that was not sent", "charges, which are never deleted"],
 )
 def test_some_mismatches_are_found_however_old_their_order_is(kind: Kind, records: OrderRecords) -> None:
-    assert kinds(records, complete_since=CompleteSince(15.0, 15.0, 15.0)) == [kind]
+    missing = (Kind.UNKNOWN_ORDER, Kind.CHARGED_NOT_SHIPPED, Kind.NOT_MAILED)
+    assert kinds(records, complete_since=dict.fromkeys(missing, 15.0)) == [kind]
 
 
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
-    (mismatch,) = find_mismatches(records, settled_before=NOW, complete_since=CompleteSince())
+    (mismatch,) = find_mismatches(records, settled_before=NOW, complete_since={})
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)
 
 

@@ -125,18 +125,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """A step in an order's history. `at`: the step's time, in seconds since 1970."""
-
-    at: float
-    step: str
-    state: State
-    attempt: int
-    epoch: int
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
     order_id: str
     kind: str

@@ -8,6 +8,7 @@ from typing_extensions import override
 from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.sql.database import Row
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
 from chassis.values.fields import limit_text, require_between, require_text, require_words
@@ -17,7 +18,7 @@ from checkout_service.journal.sql import Journal
 from checkout_service.outcomes import Replayed
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import Entry, Event
+from checkout_service.ports import Entry
 from checkout_service.requests import MAX_USER_ID_LENGTH
 from checkout_service.settling import decision_of, settle
 from shop import checkout_pb2, checkout_pb2_grpc, order_pb2
@@ -179,8 +180,8 @@ def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> State:
     return State(orders_pb2.OrderState.Name(state).removeprefix("ORDER_STATE_"))
 
 
-def _state_to_wire(state: State) -> "orders_pb2.OrderState.ValueType":
-    return orders_pb2.OrderState.Value(f"ORDER_STATE_{state.value}")
+def _state_to_wire(state: str) -> "orders_pb2.OrderState.ValueType":
+    return orders_pb2.OrderState.Value(f"ORDER_STATE_{state}")
 
 
 def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = False) -> orders_pb2.Order:
@@ -236,12 +237,12 @@ def _rows_of(mismatches: Iterable[orders_pb2.OpenMismatch]) -> list[dict[str, An
     ]
 
 
-def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:
+def _event_to_wire(row: Row) -> orders_pb2.OrderEvent:
     return orders_pb2.OrderEvent(
-        at=time_to_wire(event.at),
-        step=event.step,
-        state=_state_to_wire(event.state),
-        attempt=event.attempt,
-        epoch=event.epoch,
-        detail=event.detail,
+        at=time_to_wire(row["at"]),
+        step=row["step"],
+        state=_state_to_wire(row["state"]),
+        attempt=row["attempt"],
+        epoch=row["epoch"],
+        detail=row["detail"],
     )

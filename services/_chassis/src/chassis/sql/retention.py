@@ -53,13 +53,12 @@ class Deletions:
         return len(await self._head.take(partial(self._delete, older_than), limit))
 
     async def _delete(self, older_than: float, limit: int, passed: int) -> Sequence[Row]:
-        values = {"older_than": older_than, "limit": limit, "passed": passed}
-        old = await self.database.report(self.old, values)
+        old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
         if not old:
             return []
         # Record the deletion first: otherwise, an order could be shipped again at the moment its entry is deleted.
         await self._record(max(row["at"] for row in old))
-        values |= {"items": listed({self.key: row[self.key]} for row in old)}
+        values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))
         self.on_deleted(deleted)
         return deleted

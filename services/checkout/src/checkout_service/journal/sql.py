@@ -33,7 +33,6 @@ from checkout_service.ports import (
     MAX_RETRY_DELAY_SECONDS,
     Claim,
     Entry,
-    Event,
     JournalUnavailable,
     OutboxItem,
     Sent,
@@ -310,11 +309,9 @@ class Journal:
             found[row["order_id"]][row["kind"]] = bool(row["dead"])
         return found
 
-    async def history(self, order_id: str) -> list[Event]:
-        return [
-            Event(row["at"], row["step"], State(row["state"]), row["attempt"], row["epoch"], row["detail"])
-            for row in await self._report(statements.HISTORY, order_id=order_id)
-        ]
+    async def history(self, order_id: str) -> Sequence[Row]:
+        """Return the columns of an order's steps, oldest first. `at` is in seconds since 1970."""
+        return await self._report(statements.HISTORY, order_id=order_id)
 
     async def announce(self) -> None:
         """Record that this replica lives. If none of the release before does, raise the journal's protocol number."""

@@ -20,9 +20,11 @@ from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State
 from checkout_service.reconciliation.rules import (
+    MAIL_KINDS,
     CompleteSince,
     Digests,
     Effect,
+    Kind,
     Mismatch,
     OrderRecords,
     RecordedOrder,
@@ -43,6 +45,7 @@ _MAX_LISTED = 1_000
 # takes time, but changes nothing.
 _RECENT = 20_000
 
+RecordT = TypeVar("RecordT")
 PageT = TypeVar(
     "PageT",
     orders_pb2.ScanOrdersResponse,
@@ -123,20 +126,18 @@ class Reader:
         earlier = await self.open_mismatches()
         async for orders in self._batches(since, earlier):
             batch, complete_since = await self.read(orders)
-            found.mails_are_read &= complete_since.confirmations < math.inf
+            found.mails_are_read &= complete_since[Kind.NOT_MAILED] < math.inf
             mismatches: list[Mismatch] = []
             for records in batch:
                 found.add(records)
                 opened = earlier.get(records.order_id, {})
-                judged = current = [*find_mismatches(records, settled_before, complete_since, now=now)]
-                if opened:  # retention must not end a mismatch that was found before
-                    judged = [*find_mismatches(records, settled_before, CompleteSince(), now=now)]
-                mismatches += [one for one in judged if one in current or one.kind in opened]
-                found.agreed += _agreed(opened, records, {one.kind for one in judged})
+                current = [*find_mismatches(records, settled_before, complete_since, known=opened, now=now)]
+                mismatches += [one for one in current if one.kind not in opened or not opened[one.kind].accepted]
+                unread = frozenset() if found.mails_are_read else MAIL_KINDS
+                found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
             # If an order has changed meanwhile, its records were not read at one point in time.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
-        found.mismatches = [one for one in found.mismatches if not _is_accepted(earlier, one)]
         found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
         return found
 
@@ -180,7 +181,11 @@ class Reader:
             _by_order(confirmations),
         )
         records = [OrderRecords(id_, order, *(tuple(by[id_]) for by in effects)) for id_, order in orders.items()]
-        return records, CompleteSince(orders_since, _complete_since(shipments.complete_since), confirmations_since)
+        return records, {
+            Kind.UNKNOWN_ORDER: orders_since,
+            Kind.CHARGED_NOT_SHIPPED: _complete_since(shipments.complete_since),
+            Kind.NOT_MAILED: confirmations_since,
+        }
 
     async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
         """Yield each order to compare once, in batches of up to 1,000. Stuck orders and `earlier` ones come last."""
@@ -189,29 +194,28 @@ class Reader:
             """Look orders up, except those that the scan yields, and those that were looked up before."""
             new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
             found = (await self.find(new))[0] if new else {}
-            found = {id_: order for id_, order in found.items() if order is None or order.created_at < since}
+            found = {id_: order for id_, order in found.items() if order is None or order.recorded_at < since}
             looked_up.update(found)
             return found
 
         recent: dict[str, None] = {}
         looked_up: set[str] = set()
-        lists: tuple[tuple[Any, Any], ...] = (
-            (self.journal.ScanOrders, orders_pb2.ScanOrdersRequest),
-            (self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest),
-            (self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest),
+        lists: tuple[tuple[Any, Any, str, Callable[[Any], RecordedOrder | Effect]], ...] = (
+            (self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, "orders", _order_from_wire),
+            (self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, "charges", _charge_from_wire),
+            (self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, "shipments", _shipment_from_wire),
         )
-        streams = {_pages(call, request, since): since for call, request in lists}
-        while streams:
-            stream = min(streams, key=lambda stream: streams[stream])  # the one that is furthest behind
-            if (page := await anext(stream, None)) is None:
-                del streams[stream]
+        reached = {_pages(*source, since): since for source in lists}
+        while reached:
+            pages = min(reached, key=reached.__getitem__)  # the list that is furthest behind
+            if (page := await anext(pages, None)) is None:
+                del reached[pages]
                 continue
-            streams[stream], ids = _entries(page)[-1][0], [order_id for _, order_id in _entries(page)]
-            if isinstance(page, orders_pb2.ScanOrdersResponse):
-                yield {order.order_id: _order_from_wire(order) for order in page.orders}
-            elif batch := await older(ids):
+            reached[pages] = page[-1].recorded_at
+            orders: Orders = {record.order_id: record for record in page if isinstance(record, RecordedOrder)}
+            if batch := orders or await older(record.order_id for record in page):
                 yield batch
-            recent |= dict.fromkeys(ids)
+            recent |= dict.fromkeys(record.order_id for record in page)
             for id_ in [*islice(recent, max(0, len(recent) - _RECENT))]:
                 del recent[id_]
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
@@ -234,15 +238,10 @@ class Reader:
 def _agreed(
     opened: Mapping[str, orders_pb2.OpenMismatch], records: OrderRecords, kinds: Collection[str]
 ) -> Iterable[orders_pb2.OpenMismatch]:
-    """Return the earlier mismatches that no longer exist, unless the order cannot be judged now."""
+    """Return the earlier mismatches that no longer exist, unless the order or their kind cannot be judged now."""
     is_gone = records.order is None and not records.charges and not records.shipments
     is_judged = records.order is not None and not records.order.in_progress
     return [one for kind, one in opened.items() if is_gone or (is_judged and kind not in kinds)]
-
-
-def _is_accepted(earlier: OpenMismatches, mismatch: Mismatch) -> bool:
-    found = earlier.get(mismatch.order_id, {}).get(mismatch.kind)
-    return found is not None and bool(found.accepted)
 
 
 @asynccontextmanager
@@ -266,28 +265,26 @@ async def open_reader(
 
 
 async def _pages(
-    call: Callable[[Any], Awaitable[PageT]], request: Callable[..., Any], since: float
-) -> AsyncIterator[PageT]:
+    call: Callable[[Any], Awaitable[Any]],
+    request: Callable[..., Any],
+    records: str,
+    convert: Callable[[Any], RecordT],
+    since: float,
+) -> AsyncIterator[list[RecordT]]:
     """Yield the pages of a list, which ends with an empty page, or a record whose time is invalid.
+
+    `records`: the name of the field with a page's records, which `convert` converts.
 
     In a shop that serves, records are added all the time, so stop at the first page that is shorter than another.
     """
     token, longest, page = "", 0, await call(request(since=time_to_wire(max(since, 0.0))))
     while page.next_page_token not in {"", token}:
-        yield page
-        if (length := len(_entries(page))) < longest:
+        converted = [convert(record) for record in getattr(page, records)]
+        yield converted
+        if len(converted) < longest:
             return
-        token, longest = page.next_page_token, length
+        token, longest = page.next_page_token, len(converted)
         page = await call(request(page_token=token))
-
-
-def _entries(page: PageT) -> list[tuple[float, str]]:
-    """Return the time and the order id of each record on a page."""
-    if isinstance(page, orders_pb2.ScanOrdersResponse):
-        return [(_seconds(order.created_at), order.order_id) for order in page.orders]
-    if isinstance(page, payment_ledger_pb2.ListChargesResponse):
-        return [(_seconds(charge.recorded_at), _order_id(charge.charge_key)) for charge in page.charges]
-    return [(_seconds(shipment.recorded_at), _order_id(shipment.shipment_key)) for shipment in page.shipments]
 
 
 def _whole(reply: PageT) -> PageT:
@@ -301,15 +298,10 @@ def _complete_since(at: Timestamp) -> float:
     return _seconds(at) + CLOCK_SKEW_SECONDS
 
 
-def _order_id(key: str) -> str:
-    """Return the order id from a charge or shipment key, which is `order_id` or `order_id:attempt`."""
-    return key.partition(":")[0]
-
-
 def _by_order(effects: Iterable[Effect]) -> Mapping[str, list[Effect]]:
     found: defaultdict[str, list[Effect]] = defaultdict(list)
     for effect in effects:
-        found[_order_id(effect.key)].append(effect)
+        found[effect.order_id].append(effect)
     return found
 
 

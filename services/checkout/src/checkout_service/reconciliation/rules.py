@@ -1,7 +1,7 @@
 """Compares an order's records in the journal, payment, shipping and email, by the tables EXPECTED and KINDS."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import TypeAlias
@@ -85,6 +85,8 @@ KINDS = (
     _Kinds(Kind.NOT_MAILED, Kind.NOT_MAILED, Kind.REFUSED_BUT_MAILED, Kind.MAIL_DIFFERS, Kind.MAIL_DIFFERS),
 )
 
+MAIL_KINDS = frozenset({Kind.NOT_MAILED, Kind.REFUSED_BUT_MAILED, Kind.MAIL_DIFFERS})
+
 Digests: TypeAlias = Mapping[str, bytes]
 """Maps the parts of a record, such as `address`, to digests. Every part that two stores have is compared."""
 
@@ -96,6 +98,7 @@ class RecordedOrder:
     Attributes:
         settlement: the latest decision of an operator in the order's history, such as settled_shipped; "" if none.
         in_progress: whether a worker may be about to change the order's records, which therefore can't be compared.
+        recorded_at: when the order was created.
         is_readable: False if only some of the order's fields could be decoded.
     """
 
@@ -103,7 +106,7 @@ class RecordedOrder:
     state: str
     attempt: int
     total: Money
-    created_at: float
+    recorded_at: float
     changed_at: float
     settlement: str = ""
     in_progress: bool = False
@@ -129,6 +132,11 @@ class Effect:
     failed: bool = False
     is_readable: bool = True
     digests: Digests = field(default_factory=dict)
+
+    @property
+    def order_id(self) -> str:
+        """The order id in the key of a charge or shipment, which is `order_id` or `order_id:attempt`."""
+        return self.key.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,40 +165,37 @@ class Mismatch:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteSince:
-    """The times since which no orders, shipments or confirmations were deleted due to age. Charges are never deleted.
+CompleteSince: TypeAlias = Mapping[Kind, float]
+"""Maps kinds to the time since which no records that they miss were deleted because of their age.
 
-    `confirmations` is infinite if the email service keeps no confirmation records.
-    """
-
-    orders: float = 0.0
-    shipments: float = 0.0
-    confirmations: float = 0.0
+The time is infinite if such records could not be read. Charges are never deleted.
+"""
 
 
 def find_mismatches(
-    records: OrderRecords, settled_before: float, complete_since: CompleteSince, *, now: float = math.inf
+    records: OrderRecords,
+    settled_before: float,
+    complete_since: CompleteSince,
+    *,
+    known: Collection[str] = (),
+    now: float = math.inf,
 ) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
     Records newer than `settled_before` need no counterpart yet, unless they are dated later than `now`. The
-    counterparts of records older than `complete_since` may have been deleted because of their age.
+    counterparts of records older than `complete_since` may have been deleted because of their age, unless their
+    absence is one of the kinds that are already `known`.
     """
     order = records.order
     if order is not None and order.in_progress:
         return
-    counterparts_since = {
-        Kind.UNKNOWN_ORDER: complete_since.orders,
-        Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
-        Kind.NOT_MAILED: complete_since.confirmations if not records.confirmations else 0.0,
-    }
     # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
         is_settled = since < settled_before or since > now
-        if is_settled and counterparts_since.get(kind, 0.0) <= since:
+        is_found = kind in known or (kind is Kind.NOT_MAILED and records.confirmations)
+        if is_settled and (is_found or complete_since.get(kind, 0.0) <= since):
             yield Mismatch(kind, records.order_id, order.state if order else "", since, detail)
 
 
