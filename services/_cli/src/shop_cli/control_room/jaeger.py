@@ -1,7 +1,8 @@
-"""The part of Jaeger's HTTP API v3 that the storefront uses: trace search. Start times are ignored."""
+"""The part of Jaeger's HTTP API v3 that the storefront uses: trace search."""
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
@@ -29,7 +30,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
 
 
 def _query(request: Request) -> TraceQuery:
-    """Parse the query parameters. Attributes are a JSON object."""
+    """Parse the query parameters. Times are in RFC 3339 format, and attributes are a JSON object."""
     given = {name.removeprefix("query."): value for name, value in request.query_params.items() if value}
     attributes = json.loads(given.get("attributes", "{}"))
     if not isinstance(attributes, dict):
@@ -38,8 +39,14 @@ def _query(request: Request) -> TraceQuery:
         service=given.get("service_name", ""),
         operation=given.get("operation_name", ""),
         attributes={name: str(value) for name, value in attributes.items()},
+        since_nanos=_nanos(given.get("start_time_min", "1970-01-01T00:00:00Z")),
+        until_nanos=_nanos(given.get("start_time_max", "2200-01-01T00:00:00Z")),
         limit=int(given.get("num_traces", 20)),
     )
+
+
+def _nanos(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1e9)
 
 
 def _traces(spans: Iterable[Span]) -> Response:
