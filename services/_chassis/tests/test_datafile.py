@@ -15,11 +15,6 @@ def write(path: Path, text: str, *, modified: int) -> None:
     os.utime(path, ns=(modified, modified))
 
 
-def open_data(path: Path) -> DataFile[int]:
-    write(path, "1", modified=1)
-    return DataFile(path, int)
-
-
 async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_replaced_by_one_with_the_same_time(
     tmp_path: Path,
 ) -> None:
@@ -37,7 +32,8 @@ async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_repl
 def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_one_is_logged_once(
     tmp_path: Path,
 ) -> None:
-    data = open_data(tmp_path / "data")
+    write(tmp_path / "data", "1", modified=1)
+    data = DataFile(tmp_path / "data", int)
     write(tmp_path / "data", "two", modified=2)
     with capture_logs() as logs:
         data.refresh()

@@ -116,27 +116,17 @@ async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(
     assert (await checkout.place("first")).response == first.response
 
 
-async def test_the_repeat_of_a_lost_order_does_not_pay_for_the_same_items_added_anew(
-    checkout: Checkout, lose: Lose
+@pytest.mark.parametrize(("failures", "reason"), [(0, "ORDER_NEEDS_REVIEW"), (1, "ORDER_IN_PROGRESS")])
+async def test_neither_a_repeat_nor_recovery_buys_for_a_lost_order_the_same_items_added_anew(
+    checkout: Checkout, lose: Lose, run_sql: RunSql, failures: int, reason: str
 ) -> None:
     checkout.peers.ordered_cart.faults.clear()
     await checkout.place("key")
     lose()
     checkout.peers.cart.fill("ann", mug=2)
-    assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
-    assert_bought_once(checkout.peers)
-    assert checkout.peers.cart.lines["ann"] == {"mug": 2}
-
-
-async def test_recovery_does_not_ship_for_a_new_cart_what_was_paid_for_an_earlier_one(
-    checkout: Checkout, lose: Lose, run_sql: RunSql
-) -> None:
-    checkout.peers.ordered_cart.faults.clear()
-    await checkout.place("key")
-    lose()
-    checkout.peers.cart.fill("ann", mug=2)
-    checkout.peers.payment.faults["Charge"] = Fault(DOWN)
-    await checkout.refused("key")
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=failures)
+    assert (await checkout.refused("key")).reason == reason
     run_sql("UPDATE orders SET lease_until = 0")
     await checkout.until_states("NEEDS_REVIEW")
+    assert_bought_once(checkout.peers)
     assert checkout.peers.cart.lines["ann"] == {"mug": 2}

@@ -14,7 +14,7 @@ from checkout_service.journal import sql
 from shop.shipping_pb2 import ShipOrderRequest
 from shop_internal import orders_pb2
 from shop_kit.checkouts import Checkout
-from shop_kit.failing import error_of
+from shop_kit.failing import all_pages, error_of
 from shop_kit.fake_peers import Fault
 from shop_kit.waiting import wait_until
 
@@ -50,10 +50,8 @@ async def test_orders_are_scanned_page_by_page(checkout: Checkout, monkeypatch: 
     for user in ("ann", "bob", "cid"):
         checkout.peers.cart.fill(user, mug=1)
         await checkout.place(user_id=user)
-    pages: list[orders_pb2.ScanOrdersResponse] = []
-    while not pages or pages[-1].next_page_token:
-        token = pages[-1].next_page_token if pages else ""
-        pages.append(await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest(page_token=token)))
+    scan = checkout.journal.ScanOrders
+    pages = await all_pages(lambda token: scan(orders_pb2.ScanOrdersRequest(page_token=token)))
     assert [[order.user_id for order in page.orders] for page in pages] == [["ann", "bob"], ["cid"], []]
 
 

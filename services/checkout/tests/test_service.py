@@ -510,23 +510,14 @@ async def test_without_etags_each_call_without_a_key_is_a_new_order(checkout: Ch
 
 
 @pytest.mark.parametrize("without", [{"left_out": ["ledger"]}, {"payment_internal_addr": None}])
-async def test_without_a_ledger_a_charge_in_doubt_is_not_retried(
-    peers: FakePeers, start: Start, without: dict[str, Any]
-) -> None:
-    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    async with start(**without) as checkout:
-        error = await checkout.refused("key")
-    assert (error.reason, peers.payment.calls["Charge"]) == ("ORDER_IN_PROGRESS", 1)
-
-
 @pytest.mark.parametrize("then", [None, Fault(EXPIRED), Fault(AlreadyExists("charged", reason="CHARGE_EXISTS"))])
 async def test_without_a_ledger_a_charge_in_doubt_is_neither_repeated_nor_believed_to_be_refused(
-    peers: FakePeers, start: Start, then: Fault | None, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, without: dict[str, Any], then: Fault | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True, then=then)
-    async with start(left_out=["ledger"]) as checkout:
-        await checkout.refused("key")
+    async with start(**without) as checkout:
+        assert (await checkout.refused("key")).reason == "ORDER_IN_PROGRESS"
         await checkout.until_states("NEEDS_REVIEW")
         assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
     assert (peers.payment.calls["Charge"], peers.shipping.shipments) == (1, {})

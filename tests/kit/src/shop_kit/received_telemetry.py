@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from shop_cli.local.otlp_receiver import attributes_of, receiver, spans_of
 from shop_cli.local.spans import Span
@@ -28,18 +27,13 @@ class Received:
     def metrics(self) -> list[tuple[str, Metric]]:
         """All metrics of all export requests, each with the name of its service."""
         return [
-            (service_of(group.resource), metric)
+            (str(attributes_of(group.resource.attributes).get("service.name", "")), metric)
             for message in self.messages
             if isinstance(message, metrics_service_pb2.ExportMetricsServiceRequest)
             for group in message.resource_metrics
             for scope in group.scope_metrics
             for metric in scope.metrics
         ]
-
-
-def service_of(resource: Resource) -> str:
-    """Return the `service.name` of a resource, "" if it has none."""
-    return str(attributes_of(resource.attributes).get("service.name", ""))
 
 
 @asynccontextmanager
