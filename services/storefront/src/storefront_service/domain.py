@@ -133,7 +133,7 @@ class Order:
     created_at: datetime
     tracking_id: str
     reason: str
-    holds_cart: bool = False
+    holds_cart: bool
     lines: tuple[CartLine, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None

@@ -32,7 +32,7 @@ _HOUR_SECONDS = 3600.0
 
 
 class LimitReached(ResourceExhausted):
-    """There were too many orders or declined cards, so nothing was ordered."""
+    """There were too many orders, cards or declines, so nothing was ordered."""
 
 
 class OrderLimits:
@@ -68,10 +68,11 @@ class OrderLimits:
             for counted in ("orders", "declines", "cards")
         )
         orders.append(("letters_per_recipient", _mailbox(email)))
-        unknown = [] if by["network"] else [("declines_without_network", "")]
-        seen = {key: (*key, self._hash(card)) for key in cards}
+        without_network = [] if by["network"] else [("declines_without_network", "")]
+        card_hash = hashlib.blake2b(card.encode(), digest_size=16, key=self._secret).hexdigest()
+        seen = {key: (*key, card_hash) for key in cards}
         cards = [key for key in cards if self._full_at.get(seen[key], 0.0) <= self._clock()]
-        self._check([*orders, *declines, *unknown, *cards])
+        self._check([*orders, *declines, *without_network, *cards])
         # Count before ordering, or concurrent orders would all pass the check.
         self._count([*orders, *declines, *cards])
         for key in seen.values():
@@ -81,14 +82,11 @@ class OrderLimits:
         except DomainError as error:
             self._count(orders, -1)
             if error.reason.startswith(("CARD_", "BRAND_")):
-                self._count(unknown)
+                self._count(without_network)
             else:
                 self._count(declines, -1)
             raise
         self._count(declines, -1)
-
-    def _hash(self, card: str) -> str:
-        return hashlib.blake2b(card.encode(), digest_size=16, key=self._secret).hexdigest()
 
     def _check(self, keys: Sequence[tuple[str, str]]) -> None:
         now = self._clock()
@@ -101,9 +99,10 @@ class OrderLimits:
     def _count(self, keys: Sequence[tuple[str, str]], events: int = 1) -> None:
         now = self._clock()
         for key in keys:
-            self._set(key, max(self._full_at.pop(key, now), now) + events * self._shares[key[0]])
+            self._set(key, max(self._full_at.get(key, now), now) + events * self._shares[key[0]])
 
     def _set(self, key: tuple[str, ...], full_at: float) -> None:
+        self._full_at.pop(key, None)  # move the key to the end
         self._full_at[key] = full_at
         oldest = next(iter(self._full_at))
         if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= self._clock():

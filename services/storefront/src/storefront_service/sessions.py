@@ -17,8 +17,9 @@ from chassis.values.keys import HmacKeys
 LIFETIME_SECONDS = 30 * 24 * 3600
 
 _ID_BYTES = 16
-_MAX_EARLIER = 8
-_FORMAT = re.compile(r"([A-Za-z0-9_-]{22}(?:\.[A-Za-z0-9_-]{22}){0,8})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
+_MAX_IDS = 9
+_ID = "[A-Za-z0-9_-]{22}"
+_FORMAT = re.compile(rf"({_ID}(?:\.{_ID}){{0,{_MAX_IDS - 1}}})\.([0-9]{{1,12}})\.([A-Za-z0-9_-]{{43}})")
 
 
 @dataclass(slots=True)
@@ -26,30 +27,28 @@ class Session:
     """A visitor's session.
 
     Attributes:
-        begun: whether the browser sent a valid cookie with this id.
+        ids: the ids whose orders the visitor may see: the current id, earlier ids that have orders, and the first id.
+        begun: whether the browser sent a valid cookie with these ids.
         cookie: the cookie that the response sets; "" deletes the browser's cookie, and None leaves it unchanged.
-        earlier: the visitor's first id, and then the later ids that have orders.
     """
 
-    user_id: str
+    ids: tuple[str, ...]
     begun: bool
     cookie: str | None
     _signer: "SessionSigner"
-    earlier: tuple[str, ...] = ()
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """The ids whose orders the visitor may see."""
-        return (self.user_id, *self.earlier)
+    def user_id(self) -> str:
+        return self.ids[0]
 
     @property
     def first_id(self) -> str:
         """The id that the session began with, which limits and telemetry use."""
-        return (*self.earlier, self.user_id)[0]
+        return self.ids[-1]
 
     def begin(self) -> None:
         """Start a new session. The response to this request sets its cookie."""
-        self.user_id, self.earlier = secrets.token_urlsafe(_ID_BYTES), ()
+        self.ids = (new_key(),)
         self.cookie = self._signer.sign(self.ids)
 
     def next_id(self, key: str) -> str:
@@ -57,10 +56,9 @@ class Session:
         return self._signer.derive_id(f"{self.user_id} {key}")
 
     def renew(self, user_id: str, *, has_orders: bool) -> None:
-        """Continue with this id."""
-        first, *others = (*self.earlier, self.user_id) if has_orders or not self.earlier else self.earlier
-        self.earlier = (first, *others[1 - _MAX_EARLIER :])
-        self.user_id = user_id
+        """Continue with this id. Keep the current id only if it has orders or is the first one."""
+        *earlier, first = self.ids if has_orders or len(self.ids) == 1 else self.ids[1:]
+        self.ids = (user_id, *earlier[: _MAX_IDS - 2], first)
         self.cookie = self._signer.sign(self.ids)
 
     def end(self) -> None:
@@ -80,16 +78,15 @@ class SessionSigner:
         """
         match = _FORMAT.fullmatch(cookie or "")
         if match and int(match[2]) > time.time():
-            ends_at, (user_id, *earlier) = int(match[2]), match[1].split(".")
+            ids, ends_at = tuple(match[1].split(".")), int(match[2])
             for position, expected in enumerate(self._signatures(match[1], ends_at)):
                 if hmac.compare_digest(match[3], expected):
-                    renewed = f"{match[1]}.{ends_at}.{self._signatures(match[1], ends_at)[0]}" if position else None
-                    return Session(user_id, True, renewed, self, tuple(earlier))
-        return Session(secrets.token_urlsafe(_ID_BYTES), False, None, self)
+                    return Session(ids, True, self.sign(ids, ends_at) if position else None, self)
+        return Session((new_key(),), False, None, self)
 
-    def sign(self, ids: Sequence[str]) -> str:
-        """Return the cookie of a session of 30 days."""
-        text, ends_at = ".".join(ids), int(time.time()) + LIFETIME_SECONDS
+    def sign(self, ids: Sequence[str], ends_at: int | None = None) -> str:
+        """Return the cookie of a session, by default one that ends in 30 days. `ends_at` is in seconds since 1970."""
+        text, ends_at = ".".join(ids), ends_at or int(time.time()) + LIFETIME_SECONDS
         return f"{text}.{ends_at}.{self._signatures(text, ends_at)[0]}"
 
     def derive_id(self, text: str) -> str:

@@ -12,9 +12,9 @@ from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
 from storefront_service.domain import CartLine, Catalog, Product, Receipt, is_local_path
-from storefront_service.pages.frame import CURRENCY_COOKIE, PERSONAL, Pages, found, require
+from storefront_service.pages.frame import PERSONAL, Pages, found, require
 from storefront_service.web.forms import read_form
-from storefront_service.web.middleware import session_of, set_cookie
+from storefront_service.web.middleware import CURRENCY_COOKIE, session_of, set_cookie
 
 MAX_QUANTITY = 10_000
 _SEE_OTHER = 303

@@ -20,10 +20,10 @@ from storefront_service import order_form
 from storefront_service.domain import CartLine, Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import MAX_QUANTITY, view_cart, view_receipt
-from storefront_service.pages.frame import DELIVERY_COOKIE, DELIVERY_PATH, PERSONAL, Pages
+from storefront_service.pages.frame import PERSONAL, Pages
 from storefront_service.sessions import Session, new_key
 from storefront_service.web.forms import read_form
-from storefront_service.web.middleware import cookie_name, session_of, set_cookie
+from storefront_service.web.middleware import DELIVERY_COOKIE, read_cookie, session_of, set_cookie
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class CheckoutPages(Pages):
 
     async def form(self, request: Request) -> Response:
         """Show the form, with the total if the visitor has already entered an address."""
-        fields = dict(parse_qsl(request.cookies.get(cookie_name(request, DELIVERY_COOKIE, DELIVERY_PATH), "")))
+        fields = dict(parse_qsl(read_cookie(request, DELIVERY_COOKIE)))
         if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):
             fields = {}  # the cookie belongs to another session
         try:
@@ -89,19 +89,17 @@ class CheckoutPages(Pages):
 
     async def submit(self, request: Request) -> Response:
         """Place the order and redirect to its page. If the form has no total yet, redirect to show the total."""
-        fields = await read_form(request)
+        fields, session = await read_form(request), session_of(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
         try:
             form = order_form.parse(fields, with_card=total is not None)
             if total is None:
-                await self._renew_session(session_of(request), fields["key"])
+                await self._renew_session(session, fields["key"])
                 return await self._lead_to_total(request, fields)
-            user_id, client = session_of(request).user_id, request.client
-            with self.limits.order(
-                session_of(request).first_id, client.host if client else "", form.email, form.card_number
-            ) as uncount:
-                placed = await self.clients.orders.place(user_id, total, form)
+            address = request.client.host if request.client else ""
+            with self.limits.order(session.first_id, address, form.email, form.card_number) as uncount:
+                placed = await self.clients.orders.place(session.user_id, total, form)
                 if placed.repeated:
                     uncount()
         except order_form.InvalidForm as error:
@@ -135,7 +133,7 @@ class CheckoutPages(Pages):
         if len(cookie) > _MAX_COOKIE:
             return await self._form(request, fields, None, await self._quote(request, fields))
         response = RedirectResponse("/checkout", _SEE_OTHER)
-        set_cookie(request, response, DELIVERY_COOKIE, cookie, path=DELIVERY_PATH)
+        set_cookie(request, response, DELIVERY_COOKIE, cookie)
         return response
 
     async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
@@ -234,5 +232,5 @@ def _invalid(problems: Mapping[str, str], order_id: str = "") -> Rejection:
 
 def _order_page(request: Request, order_id: str, *, repeated: bool = False) -> Response:
     response = RedirectResponse(f"/orders/{order_id}" + ("?repeated=1" if repeated else ""), _SEE_OTHER)
-    set_cookie(request, response, DELIVERY_COOKIE, "", path=DELIVERY_PATH)
+    set_cookie(request, response, DELIVERY_COOKIE, "")
     return response

@@ -16,12 +16,11 @@ from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
 from storefront_service.clients import Clients
 from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product, Recommended
-from storefront_service.web.middleware import cookie_name, session_of
+from storefront_service.web.middleware import CURRENCY_COOKIE, read_cookie, session_of
 from storefront_service.web.templates import Templates
 
 log = structlog.get_logger()
 
-CURRENCY_COOKIE, DELIVERY_COOKIE, DELIVERY_PATH = "currency", "delivery", "/checkout"
 # Cache-Control values: PERSONAL for pages with addresses, orders or card fields, _PRIVATE for all other pages.
 PERSONAL, _PRIVATE = "no-store", "private, no-cache"
 _COUNT_SECONDS = 0.3
@@ -83,7 +82,7 @@ class Pages:
             or_none(self.clients.currencies.codes()),
             or_none(self.clients.catalog.current()),
         )
-        chosen = request.cookies.get(cookie_name(request, CURRENCY_COOKIE), BASE_CURRENCY)
+        chosen = read_cookie(request, CURRENCY_COOKIE)
         known = codes or (BASE_CURRENCY,)
         return Frame(
             currency=chosen if chosen in known else BASE_CURRENCY,

@@ -16,17 +16,8 @@ from chassis.errors import DomainError
 from storefront_service.clients.confirmations import Confirmation
 from storefront_service.domain import Catalog, Order, Trace
 from storefront_service.pages.cart import view_receipt
-from storefront_service.pages.frame import (
-    CURRENCY_COOKIE,
-    DELIVERY_COOKIE,
-    DELIVERY_PATH,
-    PERSONAL,
-    Pages,
-    found,
-    or_none,
-    require,
-)
-from storefront_service.web.middleware import session_of, set_cookie
+from storefront_service.pages.frame import PERSONAL, Pages, found, or_none, require
+from storefront_service.web.middleware import CURRENCY_COOKIE, DELIVERY_COOKIE, session_of, set_cookie
 
 # Keep streams shorter than the grace period, so that they never delay a shutdown. Browsers reconnect.
 _STREAM_SECONDS = 15.0
@@ -69,8 +60,8 @@ class OrderPages(Pages):
         with contextlib.suppress(DomainError):  # the cart expires anyway
             await self.clients.carts.empty(session.user_id)
         session.end()
-        set_cookie(request, response, DELIVERY_COOKIE, "", path=DELIVERY_PATH)
-        set_cookie(request, response, CURRENCY_COOKIE, "")
+        for name in (DELIVERY_COOKIE, CURRENCY_COOKIE):
+            set_cookie(request, response, name, "")
         return response
 
     async def order(self, request: Request) -> Response:

@@ -13,7 +13,8 @@ from chassis.values.hosts import is_foreign
 from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
-_COOKIE = "session"
+CURRENCY_COOKIE, DELIVERY_COOKIE, _SESSION_COOKIE = "currency", "delivery", "session"
+_PATHS = {DELIVERY_COOKIE: "/checkout"}  # browsers send the other cookies with every request
 _STATIC = "/static/"  # shared caches store responses below this path, so these responses must not set cookies
 
 
@@ -21,20 +22,22 @@ def session_of(request: Request) -> Session:
     return cast("Session", request.scope["session"])
 
 
-def cookie_name(request: Request, name: str, path: str = "/") -> str:
-    """Return a cookie's full name: over https, with a prefix that makes browsers refuse the cookie from plain HTTP."""
+def read_cookie(request: Request, name: str) -> str:
+    return request.cookies.get(_full_name(request, name), "")
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str, *, max_age: int | None = None) -> None:
+    """Set a cookie that scripts can't read. An empty value deletes it."""
+    full_name, path, secure = _full_name(request, name), _PATHS.get(name, "/"), request.url.scheme == "https"
+    age = max_age if value else 0
+    response.set_cookie(full_name, value, age, path=path, secure=secure, httponly=True, samesite="lax")
+
+
+def _full_name(request: Request, name: str) -> str:
+    """Over https, add a prefix that makes browsers refuse the cookie from plain HTTP."""
     if request.url.scheme != "https":
         return name
-    return f"__Host-{name}" if path == "/" else f"__Secure-{name}"
-
-
-def set_cookie(
-    request: Request, response: Response, name: str, value: str, *, path: str = "/", max_age: int | None = None
-) -> None:
-    """Set a cookie that scripts can't read. An empty value deletes it."""
-    name, secure = cookie_name(request, name, path), request.url.scheme == "https"
-    age = max_age if value else 0
-    response.set_cookie(name, value, age, path=path, secure=secure, httponly=True, samesite="lax")
+    return f"__Secure-{name}" if name in _PATHS else f"__Host-{name}"
 
 
 def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASGIApp:
@@ -42,12 +45,12 @@ def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASG
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        session = scope["session"] = signer.open(request.cookies.get(cookie_name(request, _COOKIE)))
+        session = scope["session"] = signer.open(read_cookie(request, _SESSION_COOKIE))
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and session.cookie is not None:
                 response = Response()
-                set_cookie(request, response, _COOKIE, session.cookie, max_age=LIFETIME_SECONDS)
+                set_cookie(request, response, _SESSION_COOKIE, session.cookie, max_age=LIFETIME_SECONDS)
                 MutableHeaders(scope=message).append("set-cookie", response.headers["set-cookie"])
             await send(message)
 
