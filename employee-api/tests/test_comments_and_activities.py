@@ -1,9 +1,8 @@
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 
+from shop_kit.databases import plan_on_sqlite
 from shop_kit.employee_api import UNKNOWN_ID, Api, StartApi, on_each_database, path, started_with, task_path
 
 EDIT = {"body": "Edited"}
@@ -102,9 +101,6 @@ async def test_activities_are_filtered_by_month_subject_and_action(api: Api) -> 
 
 
 def test_the_activities_of_a_subject_are_read_in_the_order_of_an_index(sqlite_url: str) -> None:
-    query = "SELECT * FROM activities WHERE subject_id = ? ORDER BY created_at DESC, id DESC LIMIT 51"
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", (UNKNOWN_ID,)).fetchall()
-    assert [step[3] for step in plan] == [
-        "SEARCH activities USING INDEX ix_activities_subject_id_created_at_id (subject_id=?)"
-    ]
+    query = "SELECT * FROM activities WHERE subject_id = :id ORDER BY created_at DESC, id DESC LIMIT 51"
+    (step,) = plan_on_sqlite(sqlite_url, query, {"id": UNKNOWN_ID})
+    assert step == "SEARCH activities USING INDEX ix_activities_subject_id_created_at_id (subject_id=?)"

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-import psycopg
 import pytest
 
-from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.sqlite import add_functions
 from chassis.sql.url import sqlite_path
@@ -23,7 +21,7 @@ from shipping_service.domain import (
     ShipmentForgotten,
     Shipper,
 )
-from shipping_service.manifest.sql import MIGRATIONS, OLD, SqlManifest
+from shipping_service.manifest.sql import OLD, SqlManifest
 from shop_kit.databases import execute
 from shop_kit.serving import program
 from shop_kit.waiting import wait_until
@@ -78,7 +76,6 @@ async def test_the_service_deletes_entries_after_their_retention(manifest: SqlMa
 
 
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
-    migrate(sqlite_url, MIGRATIONS)
     with closing(sqlite3.connect(str(sqlite_path(sqlite_url)))) as connection:
         parameters = {"older_than": time.time() - DAY, "limit": 200, "passed": 0}
         add_functions(connection)
@@ -89,13 +86,9 @@ def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
 
 async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
     """The table has 100,000 entries from a year and a half, a third of them older than the retention."""
-    migrate(postgres_url, MIGRATIONS)
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute(
-            "INSERT INTO shipments SELECT md5(n::text), 'FENCED', 'x', NULL, now() - n * interval '470 seconds'"
-            " FROM generate_series(1, 100000) AS n"
-        )
-        connection.execute("ANALYZE shipments")
+    entries = "SELECT md5(n::text), 'FENCED', 'x', NULL, now() - n * interval '470 s' FROM generate_series(1, 1e5) n"
+    for statement in (f"INSERT INTO shipments {entries}", "ANALYZE shipments"):
+        execute(postgres_url, statement)
     parameters = {"older_than": time.time() - 365 * DAY, "limit": 200, "passed": 0}
     async with open_database(postgres_url, unavailable=ManifestUnavailable) as database:
         (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {OLD}", parameters)
