@@ -6,7 +6,7 @@ The speed of a shared machine changes within seconds by as much as what is compa
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import cycle
 from statistics import median, quantiles
 from typing import Self
@@ -58,11 +58,8 @@ class Spread:
         return cls(*(quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3))
 
     def __str__(self) -> str:
-        low, middle, high = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in self.of_all())
+        low, middle, high = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in astuple(self))
         return f"{middle} ({low}-{high})"
-
-    def of_all(self) -> tuple[float, float, float]:
-        return self.low, self.median, self.high
 
 
 Figures = dict[str, float]

@@ -66,7 +66,7 @@ def _samples(trace: Sequence[Span], callees: Mapping[str, str]) -> Iterator[_Sam
     own: defaultdict[str, float] = defaultdict(float)
     for span in trace:
         below, owner = children[span.span_id], span.service
-        if _is_call(span):
+        if span.kind == "CLIENT" and semconv.RPC_METHOD in span.attributes:  # its time belongs to the callee
             owner = callees.get(span.name, owner)
             yield owner, "wait", span, _uncovered(span, below)
         elif request := _request_of(span, by_id):
@@ -78,11 +78,6 @@ def _samples(trace: Sequence[Span], callees: Mapping[str, str]) -> Iterator[_Sam
 
 def _second(span: Span) -> int:
     return span.ended_nanos // 10**9
-
-
-def _is_call(span: Span) -> bool:
-    """Return whether a span is a call of another service, of which the time belongs to the callee."""
-    return span.kind == "CLIENT" and semconv.RPC_METHOD in span.attributes
 
 
 def _request_of(span: Span, by_id: Mapping[str, Span]) -> str | None:

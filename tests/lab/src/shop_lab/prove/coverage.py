@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from shop_kit.databases import execute
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
@@ -64,22 +63,19 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
     steps, states = dict(execute(shop.urls["checkout"], _STEPS)), dict(execute(shop.urls["checkout"], _STATES))
     ((dead,),) = execute(shop.urls["checkout"], _DEAD)
     entries = dict(execute(shop.urls["payment"], _ENTRIES))
+    logs = [shop.processes[name].log_path.read_bytes() for name in shop.checkouts]
     return Counter(
         {
             TAKEOVERS: steps.get("taken_over", 0),
             FENCES: entries.get("FENCED", 0),
             VOIDS: entries.get("VOIDED", 0),
             REPLAYS: replays,
-            STALE_WRITES: sum(_stale_writes(shop.processes[name].log_path) for name in shop.checkouts),
+            STALE_WRITES: sum(log.count(STALE_WRITE_MESSAGE) for log in logs),
             DEAD_LETTERS: dead,
             REFUNDS: states.get("NEEDS_REFUND", 0),
             REVIEWS: states.get("NEEDS_REVIEW", 0),
         }
     )
-
-
-def _stale_writes(log: Path) -> int:
-    return log.read_bytes().count(STALE_WRITE_MESSAGE)
 
 
 def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from shop_lab.prove.shop_faults import ShopFaults
 from shop_lab.world.clients import open_clients
 from shop_lab.world.customer_plan import Customer, plan_customers
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
-from shop_lab.world.dead_letters import requeued_dead_letters
+from shop_lab.world.dead_letters import requeue_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
@@ -88,7 +88,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         in_background(partial(_measure_lags, lags)),
         shop_under_test(folder, trial.database, naive=trial.naive) as shop,
         open_clients(shop) as clients,
-        requeued_dead_letters(clients.journal),
+        in_background(partial(requeue_dead_letters, clients.journal)),
         serve_refusing_peers(shop.processes["shipping"].address) as peers,
     ):
         simulator = CustomerSimulator(clients.cart, clients.checkouts)

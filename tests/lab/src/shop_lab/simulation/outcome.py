@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from email import message_from_bytes, policy
+from functools import partial
 
+from chassis.background import in_background
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.charges import CHARGES, charge_from_row
 from shop_lab.simulation.services import HMAC_KEY
 from shop_lab.simulation.simulated_shop import CHECKOUTS, SimulatedShop
 from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
-from shop_lab.world.dead_letters import requeued_dead_letters
+from shop_lab.world.dead_letters import requeue_dead_letters
 from shop_lab.world.evidence import FLAGGED, Evidence
 from shop_lab.world.evidence_collector import (
     find_contradictions,
@@ -44,7 +46,7 @@ async def violations_in_the_end(
     await _wait_until_idle(shop, visits)
     shop.end_faults()
     operator = OrderJournalStub(shop.network.channel(CHECKOUTS[0], 5.0))
-    async with requeued_dead_letters(operator):
+    async with in_background(partial(requeue_dead_letters, operator)):
         results = [await visit for visit in visits]
         quiet_seconds = await _wait_until_quiet(shop)
     evidence = replace(await _evidence(shop, simulator, results), quiet_seconds=quiet_seconds)

@@ -28,7 +28,8 @@ class Process:
         self._resumed = asyncio.Event()
         self._resumed.set()
         self._tasks: list[asyncio.Task[Any]] = []
-        self.context = _context_of(self)
+        self.context = Context()  # a restart must not inherit the context of the call during which the process died
+        self.context.run(_current.set, self)
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run a coroutine as a task of this process, in a context of its own."""
@@ -70,12 +71,6 @@ class Process:
             await self._resumed.wait()
         if not self.alive:
             raise asyncio.CancelledError
-
-
-def _context_of(process: Process) -> Context:
-    context = Context()  # a restart must not inherit the context of the call during which the process died
-    context.run(_current.set, process)
-    return context
 
 
 def current_process() -> Process | None:

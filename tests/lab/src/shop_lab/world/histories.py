@@ -5,8 +5,8 @@ cart, and no other order takes anything until that has disappeared, at some late
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -54,7 +54,7 @@ class Histories:
         def add(state: CartState) -> Iterable[CartState]:
             if key in state.added:
                 return [state]
-            contents = _with(state.contents, product_id, quantity)
+            contents = quantities(Counter(dict(state.contents)) + Counter({product_id: quantity}))
             return [replace(state, contents=contents, added=state.added | {key})]
 
         self._record_cart_call(user_id, f"add {quantity} {product_id}", times, add)
@@ -83,7 +83,8 @@ class Histories:
             before = dict(state.taken).get(number)
             if before is None or number in state.cleared:
                 return []
-            return [replace(state, contents=_without(state.contents, before), cleared=state.cleared | {number})]
+            left = quantities(Counter(dict(state.contents)) - Counter(dict(before)))
+            return [replace(state, contents=left, cleared=state.cleared | {number})]
 
         self._record_cart_call(user_id, f"order {number} buys {bought}", times, order)
         self._record_cart_call(user_id, f"clear what order {number} bought", Times(times.invoked), clear)
@@ -101,7 +102,7 @@ class Histories:
         carts = [(f"the cart of {user_id}", self._carts[user_id], EMPTY_CART) for user_id in user_ids]
         used = [(f"the key {key}", self._keys[key], UNUSED_KEY) for key in keys]
         return [
-            f"{subject}: {'; '.join(_in_order(calls))}"
+            f"{subject}: {'; '.join(call.name for call in sorted(calls, key=lambda call: call.invoked))}"
             for subject, calls, initial in [*carts, *used]
             if not is_linearizable(calls, initial)
         ]
@@ -119,19 +120,3 @@ class Times:
 
     invoked: float
     returned: float = math.inf
-
-
-def _with(contents: Quantities, product_id: str, quantity: int) -> Quantities:
-    changed = dict(contents)
-    changed[product_id] = changed.get(product_id, 0) + quantity
-    return quantities(changed)
-
-
-def _without(contents: Quantities, removed: Quantities) -> Quantities:
-    taken = dict(removed)
-    left = {product_id: quantity - taken.get(product_id, 0) for product_id, quantity in contents}
-    return quantities({product_id: quantity for product_id, quantity in left.items() if quantity > 0})
-
-
-def _in_order(calls: Sequence[Call]) -> list[str]:
-    return [call.name for call in sorted(calls, key=lambda call: call.invoked)]

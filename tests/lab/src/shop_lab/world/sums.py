@@ -21,14 +21,11 @@ def carts_add_up(evidence: Evidence) -> Iterator[str]:
         if cart.contents is None:
             yield f"the cart of {user_id} could not be read"
             continue
-        shipped, left = _shipped(evidence, user_id), Counter(cart.contents)
+        shipped = _items_of(shipment for order in evidence.orders_of[user_id] for shipment in order.shipments)
+        left = Counter(cart.contents)
         adds_up = any(added == bought + left for bought in _perhaps_bought(evidence, user_id))
         if not adds_up and not (user_id in excused and shipped <= added <= shipped + left):
             yield f"{user_id} added {dict(added)}, got {dict(shipped)}, and the cart contains {dict(left)}"
-
-
-def _shipped(evidence: Evidence, user_id: str) -> Counter[str]:
-    return _items_of(shipment for order in evidence.orders_of[user_id] for shipment in order.shipments)
 
 
 def _perhaps_bought(evidence: Evidence, user_id: str) -> Iterator[Counter[str]]:
