@@ -93,7 +93,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
 
 async def test_on_the_internal_port_a_method_leaves_places_to_others() -> None:
     carts = HeldCarts()
-    options = {"internal": [carts, OrderedCarts()], "max_concurrent_rpcs": 3, "grace_seconds": 0}
+    options: dict[str, Any] = {"internal": [carts, OrderedCarts()], "max_concurrent_rpcs": 3, "grace_seconds": 0}
     async with connected(**options) as (_, _, internal):
         stub, ordered = cart_pb2_grpc.CartServiceStub(internal), ordered_cart_pb2_grpc.OrderedCartStub(internal)
         hanging = stub.GetCart(GET_CART)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.journal.sql import Journal
@@ -16,6 +17,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 async def open_journal(
     url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
 ) -> AsyncIterator[Journal]:
-    """Open the journal in a migrated database. chassis.sql.url describes the URLs."""
+    """Migrate the database and open its journal. chassis.sql.url describes the URLs."""
+    migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
         yield Journal(opened, worker, lease_seconds)

@@ -11,6 +11,7 @@ import structlog
 
 from chassis.background import log_errors
 from chassis.sql.database import Database, Parameters, Row, listed
+from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
@@ -43,7 +44,8 @@ _MAX_CHANGES = 1_000
 
 @asynccontextmanager
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
-    """Open the spool in a migrated database. See chassis.sql.url for the URL formats."""
+    """Migrate the database and open the spool in it. See chassis.sql.url for the URL formats."""
+    migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
         if sqlite_path(url) is not None:  # no other process uses the file, so all its claims are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")

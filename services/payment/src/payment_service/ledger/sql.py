@@ -14,6 +14,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.sql.database import Database, Row, listed
+from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
@@ -67,7 +68,8 @@ LIST_OF_ORDERS = f"""
 
 @asynccontextmanager
 async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Ledger]:
-    """Open the ledger in a migrated database. See chassis.sql.url for the URL formats."""
+    """Migrate the database and open its ledger. See chassis.sql.url for the URL formats."""
+    migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=LedgerUnavailable) as opened:
         yield SqlLedger(opened)
 

@@ -15,6 +15,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.sql.database import Database, Row, listed
+from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.retention import Deletions
 from chassis.telemetry.instruments import Telemetry
@@ -68,7 +69,8 @@ DELETE = """
 
 @asynccontextmanager
 async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["SqlManifest"]:
-    """Open the manifest in a migrated database. See chassis.sql.url for the URL formats."""
+    """Migrate the database and open its manifest. See chassis.sql.url for the URL formats."""
+    migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
         yield SqlManifest(opened)
 
