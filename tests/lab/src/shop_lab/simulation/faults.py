@@ -11,6 +11,7 @@ from chassis import errors
 Numbers = tuple[float, ...]
 
 CHARGE, SHIP_ORDER = "/shop.PaymentService/Charge", "/shop.ShippingService/ShipOrder"
+PLACE_ORDER = "/shop.CheckoutService/PlaceOrder"
 REMOVE_ALL_ORDERED = "/shop.internal.OrderedCart/RemoveAllOrdered"
 EFFECTS = (
     CHARGE,

@@ -23,14 +23,13 @@ from chassis import errors
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, close, deterministic, errors_in_trace
 from shop_lab.simulation.customers import SEEDS, SimulatedCustomers, customers
-from shop_lab.simulation.faults import CHARGE, EFFECTS, REMOVE_ALL_ORDERED, SHIP_ORDER, Fate, Faults
+from shop_lab.simulation.faults import CHARGE, EFFECTS, PLACE_ORDER, REMOVE_ALL_ORDERED, SHIP_ORDER, Fate, Faults
 from shop_lab.simulation.outcome import violations_in_the_end
 from shop_lab.simulation.processes import create_task
 from shop_lab.simulation.simulated_shop import CHECKOUTS, DATABASES, PROCESSES, SimulatedShop
 from shop_lab.world.customer_plan import Customer
 from shop_lab.world.customers import CustomerResult
 
-PLACE_ORDER = "/shop.CheckoutService/PlaceOrder"
 # Charges and shipments are hit most often: they must happen once.
 CALLS = st.sampled_from((CHARGE, SHIP_ORDER, *EFFECTS, CHARGE, SHIP_ORDER, PLACE_ORDER, "/shop.CartService/AddItem"))
 SOON = st.sampled_from((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))

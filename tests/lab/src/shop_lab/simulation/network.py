@@ -13,7 +13,7 @@ import grpc
 from chassis import errors
 from chassis.deadline import deadline, remaining_seconds
 from chassis.rpc.status import from_rpc_error, to_status
-from shop_lab.simulation.faults import Fate, Faults, Numbers
+from shop_lab.simulation.faults import PLACE_ORDER, Fate, Faults, Numbers
 from shop_lab.simulation.generated import Channel, Metadata, Reply
 from shop_lab.simulation.processes import Process, current_process
 
@@ -65,6 +65,7 @@ class Network:
 
     Attributes:
         errors: unexpected ones of servicers, in words.
+        customers_doubled: the customers for whom a PlaceOrder request was delivered twice.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Network:
         record: Callable[[str], None],
     ) -> None:
         self.errors: list[str] = []
+        self.customers_doubled: set[str] = set()
         self._faults = faults
         self._find = find
         self._kill = kill
@@ -148,6 +150,8 @@ class Network:
         self._deliver_later(seconds, address, call)
         if call.fate is Fate.DOUBLE_REQUEST:
             self._deliver_later(seconds + call.delay, address, call)
+            if call.path == PLACE_ORDER:
+                self.customers_doubled.add(call.customer)
         if call.fate is Fate.ORPHAN_REQUEST and call.source is not None:
             self._kill(call.source)
 

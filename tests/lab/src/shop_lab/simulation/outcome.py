@@ -90,8 +90,12 @@ async def _evidence(shop: SimulatedShop, simulator: CustomerSimulator, results: 
     )
     orders = match_orders(ledgers, records_by_recipient(shop.disks["checkout"].query(ORDERS)), results, repeated)
     justified = FLAGGED if shop.refuses else frozenset()
+    doubled = shop.network.customers_doubled
+    orders = tuple(
+        replace(order, justified_flags=justified, is_doubled=order.intent.user_id in doubled) for order in orders
+    )
     return Evidence(
-        tuple(replace(order, justified_flags=justified) for order in orders),
+        orders,
         carts,
         unmatched_entries=ledgers.unmatched_entries,
         contradictions=find_contradictions(simulator, orders),

@@ -104,6 +104,7 @@ class OrderEvidence:
         repeated: the response to the same request with the same key after the run; None if it was not sent.
         justified_flags: the states of the journal in which the order may be left to operators, because a peer has
             refused what would have settled it. The peers' records say that, not the journal.
+        is_doubled: whether the network delivered one of the customer's requests twice and returned only one response.
     """
 
     intent: Intent
@@ -115,6 +116,12 @@ class OrderEvidence:
     repeated: OrderResponse | None = None
     justified_flags: frozenset[str] = frozenset()
     further_records: tuple[JournalRecord, ...] = ()
+    is_doubled: bool = False
+
+    @property
+    def has_unanswered_request(self) -> bool:
+        """Whether a request that the response does not answer may have ordered what the cart contained by then."""
+        return self.is_doubled or (self.intent.may_order_again and self.response.tries > 1)
 
     @property
     def records(self) -> tuple[JournalRecord, ...]:

@@ -176,7 +176,7 @@ def find_contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvid
     Without the carts of which an unanswered request may have bought anything: their sums are checked.
     """
     intents = [order.intent for order in orders]
-    uncertain = [order.intent for order in orders if order.intent.may_order_again and order.response.tries > 1]
+    uncertain = [order.intent for order in orders if order.has_unanswered_request]
     user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in uncertain}
     keys = {intent.key for intent in intents if intent.key}
     return tuple(simulator.histories.contradictions(sorted(user_ids), sorted(keys)))

@@ -152,9 +152,7 @@ def _others_have_effects(evidence: Evidence, order: OrderEvidence) -> bool:
 
 def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        # Without a key an earlier try may have been another order, of what was in the cart before.
-        is_known = order.response.tries <= 1 or not order.intent.may_order_again
-        is_refused = is_known and order.response.outcome is ClientOutcome.REFUSED
+        is_refused = order.response.outcome is ClientOutcome.REFUSED and not order.has_unanswered_request
         if is_refused and (order.charges or order.shipments) and not order.is_flagged:
             yield f"{order.name} was refused ({order.response.reason}) but charged or shipped"
 
