@@ -58,11 +58,6 @@ def jaeger_config() -> str:
     return textwrap.fill(json.dumps(config), 120, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
-def third_party_image(image: dict[str, str]) -> str:
-    """Return the image without its digest, so that on a developer's machine a local image may take its place."""
-    return "{registry}/{repository}:{tag}".format_map(image).partition("@")[0]
-
-
 def own_image(name: str) -> str:
     return f"${{REGISTRY:-not-published.invalid/shop}}/{name}:${{TAG:-{TAG}}}"
 
@@ -87,8 +82,10 @@ def main() -> None:
     roles = sorted(name.replace("-", "_") for name in databases)
     passwords = "\n      ".join(f'{role}_PASSWORD: "SECRET_DATABASE_PASSWORD"' for role in roles)
     images = {"jaeger": VALUES["observability"]["jaeger"], **{name: VALUES[name] for name in STORES}}
+    # Without its digest, so that on a developer's machine a local image may take its place.
+    image_of = "{registry}/{repository}:{tag}".format_map
     replaced = {
-        **{f"IMAGE_OF_{name.upper()}": third_party_image(values["image"]) for name, values in images.items()},
+        **{f"IMAGE_OF_{name.upper()}": image_of(values["image"]).partition("@")[0] for name, values in images.items()},
         "IMAGE_OF_LOAD_GENERATOR": own_image("load-generator"),
         "JAEGER_CONFIG": jaeger_config(),
         "MAX_CONNECTIONS": str(VALUES["postgresql"]["settings"]["max_connections"]),

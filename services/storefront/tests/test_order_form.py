@@ -9,15 +9,7 @@ from storefront_service import order_form
 
 RATE_CARD = Path(__file__).parents[2] / "shipping/src/shipping_service/data/rate-card.json"
 INVALID = {
-    "email": [
-        "",
-        "ada",
-        "ada@",
-        "ada@example.com, bob@example.com",
-        "x" * 65 + "@example.com",
-        "a@-b.example",
-        f"{CARD}@example.com",
-    ],
+    "email": ["", "ada", f"{CARD}@example.com"],
     "street_address": ["", " ", "x" * 257, "1 Harbour\x00Street", f"1 {CARD}"],
     "city": ["", "x" * 257, "Ham\nburg", "Ham\u202eburg", "Ham\x9bburg", "4242 4242-4242\u00a04242"],
     "country": ["", "x" * 257, "Atlantis"],

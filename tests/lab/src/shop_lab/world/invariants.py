@@ -131,7 +131,9 @@ def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) 
 def _responses_are_true(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         yield from (f"{order.name}: {contradiction}" for contradiction in order.response.contradictions)
-        if order.response.reason in BOUGHT_BY_ANOTHER and not _others_have_effects(evidence, order):
+        of_customer = evidence.orders_of[order.intent.user_id]
+        have_effects = any(other.shipments or other.is_flagged for other in of_customer)
+        if order.response.reason in BOUGHT_BY_ANOTHER and not have_effects:
             yield f"{order.name} was refused ({order.response.reason}), but no other order has bought anything"
         placed = order.response.order
         if placed is None:
@@ -143,11 +145,6 @@ def _responses_are_true(evidence: Evidence) -> Iterator[str]:
             yield f"{order.name}: a repeated request returned {order.repeated.reason or 'a different order'}"
         if placed.shipping_tracking_id not in {shipment.tracking_id for shipment in order.shipments}:
             yield f"{order.name}: the tracking id in the response is not that of the shipment"
-
-
-def _others_have_effects(evidence: Evidence, order: OrderEvidence) -> bool:
-    """Return whether a customer's orders have bought anything, or hold the cart."""
-    return any(other.shipments or other.is_flagged for other in evidence.orders_of[order.intent.user_id])
 
 
 def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
