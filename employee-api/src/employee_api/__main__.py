@@ -76,7 +76,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)
     password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
-    service.add_readiness_check(partial(app.check_database, engine))
+    service.readiness_checks.append(partial(app.check_database, engine))
     try:
         yield app.build(settings, engine, password_hasher, service.telemetry)
     finally:

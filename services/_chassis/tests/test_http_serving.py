@@ -235,7 +235,7 @@ async def test_readiness_follows_the_checks_and_liveness_does_not(
             await asyncio.Event().wait()
 
     served = service()
-    served.add_readiness_check(check)
+    served.readiness_checks.append(check)
     response = await fetch(served, "/readyz")
     assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
     assert (await fetch(served, "/healthz")).status_code == 200

@@ -147,7 +147,7 @@ def _load_fields(
         variable, hint = setting.name.upper(), hints[setting.name]
         text = environment.get(variable, "")
         try:
-            # Secrets made from files may end with a line break. In an HMAC key it counts, or the key would be another.
+            # Secrets made from files may end with a line break. Keep it in HMAC keys, because it is part of the key.
             if text := text if hint == HmacKeySetting else text.strip():  # an empty variable counts as unset
                 values[setting.name] = _parse(text, hint)
             elif setting.default is MISSING and setting.default_factory is MISSING:

@@ -41,7 +41,7 @@ def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContext
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_store(settings, service.telemetry) as carts:
-        service.add_readiness_check(carts.check)
+        service.readiness_checks.append(carts.check)
         cart = CartService(carts, service.telemetry)
         service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, cart)
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))

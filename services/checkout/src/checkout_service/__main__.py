@@ -54,7 +54,7 @@ async def build(
         days = settings.retention_days
         retention = Retention(journal.deletions, telemetry, days=days, rows="orders")
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
-        service.add_readiness_check(journal.check)
+        service.readiness_checks.append(journal.check)
         orders = CheckoutService(placer)
         service.add_servicer(add_CheckoutServiceServicer_to_server, orders)
         service.add_internal_servicer(add_OrderQuotesServicer_to_server, orders)

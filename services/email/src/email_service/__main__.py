@@ -61,7 +61,7 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     """Open the spool and start its background tasks. Without a relay, messages stay in the spool."""
     metrics = MessageMetrics(service.telemetry)
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
-    service.add_readiness_check(spool.check)
+    service.readiness_checks.append(spool.check)
     once = partial(housekeep, spool, metrics)
     retention = Retention(spool.deletions, service.telemetry, days=RETENTION_DAYS, rows="messages")
     loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable"), retention.run]

@@ -41,7 +41,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             lambda: datetime.now(UTC).date(),
             lambda reason: declines.add(1, ((semconv.DECLINE_REASON, reason),)),
         )
-        service.add_readiness_check(ledger.check)
+        service.readiness_checks.append(ledger.check)
         service.add_servicer(
             payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
         )

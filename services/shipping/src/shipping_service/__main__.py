@@ -33,7 +33,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         days = settings.retention_days
         retention = Retention(manifest.deletions, service.telemetry, days=days, rows="manifest entries")
         shipper, failpoints = Shipper(manifest), service.failpoints
-        service.add_readiness_check(manifest.check)
+        service.readiness_checks.append(manifest.check)
         service.add_servicer(
             shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)
         )

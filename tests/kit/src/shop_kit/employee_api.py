@@ -177,7 +177,7 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
         hasher = password_hasher()
         loaded = load_settings(EmployeeApiSettings, settings)
         service = HttpService(loaded, telemetry)
-        service.add_readiness_check(partial(app.check_database, engine))
+        service.readiness_checks.append(partial(app.check_database, engine))
         asgi = app.build(loaded, engine, hasher, service.telemetry, clock)
         transport = httpx2.ASGITransport(service.wrap(asgi))
         try:

@@ -49,7 +49,7 @@ async def running(
     for register, servicer in registrations(internal):
         service.add_internal_servicer(register, servicer)
     for check in checks:
-        service.add_readiness_check(check)
+        service.readiness_checks.append(check)
     async with service.channels:
         await service.start()
         try:

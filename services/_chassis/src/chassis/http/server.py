@@ -43,9 +43,7 @@ def _parse_networks(text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise ValueError("must be addresses or networks, such as 10.0.0.0/8, separated by commas") from error
     if any(network.prefixlen == 0 for network in networks):
-        raise ValueError(
-            "must be addresses or networks of proxies: with a network of all, clients choose their address"
-        )
+        raise ValueError("must not contain all addresses, because clients could then choose their own address")
     return tuple(map(str, networks))
 
 
@@ -70,13 +68,10 @@ class HttpService:
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
         self.telemetry = telemetry
-        self._checks: list[ReadinessCheck] = []
+        self.readiness_checks: list[ReadinessCheck] = []
         self.unobserved: list[str] = []  # prefixes of paths whose requests get no spans, durations or log lines
         self.refusals = Refusals("http", telemetry, *REFUSED)
         self.is_draining = False
-
-    def add_readiness_check(self, check: ReadinessCheck) -> None:
-        self._checks.append(check)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         settings = self.settings
@@ -95,7 +90,7 @@ class HttpService:
             return False
         try:
             async with asyncio.timeout(_READINESS_TIMEOUT_SECONDS):
-                for check in self._checks:
+                for check in self.readiness_checks:
                     await check()
         except Exception as error:
             unexpected = not isinstance(error, DomainError | TimeoutError)

@@ -57,7 +57,7 @@ class Service:
         self.internal_port: int | None = None
         self.health_port: int | None = None
         self.channels = AsyncExitStack()
-        self._checks: list[ReadinessCheck] = []
+        self.readiness_checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # until a check succeeds, one failure is enough to be unready
 
     def add_servicer(self, register: Register, servicer: object) -> None:
@@ -67,10 +67,6 @@ class Service:
     def add_internal_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer for our own services and operators, on a port that the shop's clients can't reach."""
         register(servicer, self._internal_listener().registrar)
-
-    def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`."""
-        self._checks.append(check)
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
         """Open a channel to a peer, passing `options` to `client.channel`. Close it when this service stops."""
@@ -114,7 +110,7 @@ class Service:
 
     async def watch_readiness(self) -> None:
         """Update readiness every second until cancelled. A service without checks is always ready."""
-        while self._checks:
+        while self.readiness_checks:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
 
@@ -132,7 +128,7 @@ class Service:
 
     async def _update_readiness(self) -> None:
         try:
-            for check in self._checks:
+            for check in self.readiness_checks:
                 await check()
         except Exception as error:
             self._failed_checks += 1

@@ -13,6 +13,7 @@ def close_connection(peer: str) -> None:
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     for number in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
         with suppress(OSError, ValueError):  # the file is closed by now, or its socket has no such address
+            # Never duplicate another file: closing the duplicate would release SQLite's locks on the file.
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             # As an IPv6 socket, it also returns IPv4 addresses.

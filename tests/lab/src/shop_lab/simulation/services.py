@@ -76,6 +76,7 @@ class SimulatedService:
     def __init__(self, network: Network, process: Process) -> None:
         self.telemetry = _TELEMETRY
         self.failpoints = _NO_FAILPOINTS
+        self.readiness_checks: list[object] = []  # never run: a simulated process is ready as soon as it serves
         self._network = network
         self._process = process
 
@@ -95,9 +96,6 @@ class SimulatedService:
         """Serve the methods of a servicer: generated functions register them."""
         for name, handler in method_handlers.items():
             self._process.handlers[f"/{service_name}/{name}"] = bytes_to_bytes(handler)
-
-    def add_readiness_check(self, check: object) -> None:
-        """Do nothing: a simulated process is ready as soon as it serves."""
 
     def channel(
         self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = (), checks: object = ()
