@@ -65,7 +65,7 @@ def secret_url(*schemes: str) -> Parse:
     def parse(text: str) -> SecretStr:
         try:
             url = urlsplit(text)
-            # An unescaped /, ? or # in a password ends the host, and leaves the @ behind it.
+            # An unescaped /, ? or # in a password ends the host, so the @ lands in a later part.
             has_host = url.hostname and "@" not in f"{url.path}{url.query}{url.fragment}"
             valid = url.scheme in schemes and bool(has_host or url.scheme == "unix") and url.port != 0
         except ValueError:  # its message may quote part of the password

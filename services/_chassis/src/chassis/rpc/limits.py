@@ -39,7 +39,7 @@ OPTIONS = (
 _SHED_RETRY_SECONDS = 0.5
 _REQUEST_SECONDS = 10.0
 MAX_WAITS = 100
-_METHOD_SHARE = 3  # on the internal port, a method gets at most one in so many places
+_METHOD_SHARE = 3  # on the internal port, a method gets at most one in this many places
 _UNREAD_SECONDS = 1.0
 _MAX_LATE_BYTES, _MAX_UNREAD_BYTES = 8 * 1024 * 1024, 16 * 1024 * 1024
 _CHECKED_RESPONSES = 100
@@ -94,7 +94,7 @@ class Limiter:
         self._close_unread(_MAX_LATE_BYTES, time.monotonic() - _UNREAD_SECONDS)
 
     def _close_unread(self, max_bytes: int, before: float) -> None:
-        """If responses from `before` a time take over `max_bytes`, close the connections that hold the most."""
+        """If unread responses older than `before` take over `max_bytes`, close the connections that hold the most."""
         self._responses = [response for response in self._responses if not response[0].done()]
         self._next_check = len(self._responses) + _CHECKED_RESPONSES
         held: Counter[str] = Counter()

@@ -1,6 +1,5 @@
 """Closes connections of gRPC servers, for which gRPC has no function, by shutting down their sockets."""
 
-import ipaddress
 import os
 import socket
 import stat
@@ -18,11 +17,6 @@ def close_connection(peer: str) -> None:
                 continue
             # As an IPv6 socket, it also returns IPv4 addresses.
             with socket.fromfd(number, socket.AF_INET6, socket.SOCK_STREAM) as found:
-                if _peer(found) == (host.strip("[]"), int(port)):
+                address, peer_port, *_ = found.getpeername()
+                if (address.removeprefix("::ffff:"), peer_port) == (host.strip("[]"), int(port)):
                     found.shutdown(socket.SHUT_RDWR)
-
-
-def _peer(connection: socket.socket) -> tuple[str, int]:
-    host, port, *_ = connection.getpeername()
-    address = ipaddress.ip_address(host)
-    return str(getattr(address, "ipv4_mapped", None) or address), port

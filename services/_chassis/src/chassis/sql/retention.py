@@ -57,7 +57,7 @@ class Deletions:
         if not old:
             return []
         # Record the deletion first: otherwise, an order could be shipped again at the moment its entry is deleted.
-        await self._record(max(row["at"] for row in old))
+        await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
         values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))
         self.on_deleted(deleted)
@@ -67,9 +67,6 @@ class Deletions:
         """Return the highest time of a deleted row, whatever the retention is now; 0 if none was ever deleted."""
         (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
-
-    async def _record(self, until: float) -> None:
-        await self.database.write((_RECORD, {"until": until}))
 
     async def read_clock(self) -> float | None:
         """Return the database's time, or None if it has jumped by more than a day within the last day."""

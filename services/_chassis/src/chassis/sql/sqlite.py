@@ -49,7 +49,7 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
-        # Text that is damaged must not make a whole report fail.
+        # Damaged text must not make a whole report fail.
         self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")

@@ -13,7 +13,7 @@ _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 # Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
 # Arabic are allowed. Written for use inside [...] in a regular expression.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
-# Letters of Hangul that nobody sees.
+# Invisible Hangul letters.
 _FILLERS = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
