@@ -159,7 +159,7 @@ class _Method:
         return span, telemetry.propagation.inject(trace.set_span_in_context(span, context)).items()
 
 
-@dataclass
+@dataclass(eq=False)  # asyncio.gather hashes calls
 class _Call:
     """A call that starts when it is awaited, and can be awaited only once."""
 

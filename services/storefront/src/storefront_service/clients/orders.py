@@ -2,7 +2,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from itertools import chain
 
 from chassis.errors import NotFound
 from chassis.rpc.wire import address_to_wire, money_from_wire
@@ -61,15 +60,12 @@ class OrdersClient:
         receipt = _receipt_from_wire(found.result) if found.HasField("result") else None
         return _from_wire(found.order, found.history, receipt)
 
-    async def of_user(self, user_id: str) -> list[Order]:
-        """Return the user's latest orders, newest first, without their histories."""
-        found = await self._journal.ListOrders(orders_pb2.ListOrdersRequest(user_id=user_id, limit=_LISTED))
-        return [_from_wire(order) for order in found.orders]
-
-    async def of_users(self, user_ids: Sequence[str]) -> list[Order]:
-        """Return the latest orders of all these users, newest first, without their histories."""
-        found = chain.from_iterable(await asyncio.gather(*map(self.of_user, user_ids)))
-        return sorted(found, key=lambda order: order.created_at, reverse=True)
+    async def latest(self, *user_ids: str) -> list[Order]:
+        """Return these users' latest orders, newest first, without their histories."""
+        requests = [orders_pb2.ListOrdersRequest(user_id=user_id, limit=_LISTED) for user_id in user_ids]
+        responses = await asyncio.gather(*map(self._journal.ListOrders, requests))
+        orders = (_from_wire(order) for response in responses for order in response.orders)
+        return sorted(orders, key=lambda order: order.created_at, reverse=True)
 
 
 def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_pb2.PlaceOrderRequest:

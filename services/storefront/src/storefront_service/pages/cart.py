@@ -112,7 +112,7 @@ class CartPages(Pages):
     async def _is_unused(self, user_id: str) -> bool:
         """Return whether a session has no items and no orders. If so, an attacker may have planted its cookie."""
         try:
-            return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
+            return not await self.clients.carts.read(user_id) and not await self.clients.orders.latest(user_id)
         except DomainError:
             return False
 

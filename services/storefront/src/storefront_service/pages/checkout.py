@@ -114,7 +114,7 @@ class CheckoutPages(Pages):
         Keep the id while an order holds the cart or may do so, because checkout would sell a copy of the cart again.
         """
         try:
-            orders = await self.clients.orders.of_user(session.user_id)
+            orders = await self.clients.orders.latest(session.user_id)
         except DomainError:
             return
         if any(order.holds_cart for order in orders):

@@ -47,7 +47,7 @@ class OrderPages(Pages):
 
     async def list_orders(self, request: Request) -> Response:
         orders, frame, catalog = await asyncio.gather(
-            require("orders", self.clients.orders.of_users(session_of(request).ids)),
+            require("orders", self.clients.orders.latest(*session_of(request).ids)),
             self.frame(request),
             or_none(self.clients.catalog.current()),
         )
