@@ -92,7 +92,11 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         serve_refusing_peers(shop.processes["shipping"].address) as peers,
     ):
         simulator = CustomerSimulator(clients.cart, clients.checkouts)
-        faults = ShopFaults(_fault_targets(shop), shop.links, peers, shop.inbox, gate, orders=trial.orders)
+        targets: dict[str, ChildProcess] = {process.name: process for process in shop.processes}
+        targets["valkey"] = shop.valkey
+        if shop.postgres is not None:
+            targets[DATABASE] = shop.postgres
+        faults = ShopFaults(targets, shop.links, peers, shop.inbox, gate, orders=trial.orders)
         injector = FaultInjector(faults.inject, gate)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
@@ -157,14 +161,6 @@ def failpoints_of(package: str) -> Sequence[str]:
         return tuple(importlib.import_module(f"{package}.failpoints").FAILPOINTS)
     except ModuleNotFoundError:
         return ()
-
-
-def _fault_targets(shop: ShopUnderTest) -> dict[str, ChildProcess]:
-    targets: dict[str, ChildProcess] = {process.name: process for process in shop.processes}
-    targets["valkey"] = shop.valkey
-    if shop.postgres is not None:
-        targets[DATABASE] = shop.postgres
-    return targets
 
 
 async def _run_customers(

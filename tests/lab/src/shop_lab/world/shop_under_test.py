@@ -80,9 +80,11 @@ async def shop_under_test(folder: Path, database: Database, *, naive: bool = Fal
         valkey = await stack.enter_async_context(Valkey(folder))
         postgres = await _start_postgres(stack) if database == "postgres" else None
         smtp_port = await stack.enter_async_context(relay(inbox))
-        urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
+        urls = {name: postgres.url(name) if postgres else f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
+        hmac_key = secrets.token_hex(32)
         ports_by_name = dict(zip(port_names, ports, strict=True))
-        links = await _start_links(stack, ports_by_name)
+        names = [name for peer in LINKED for name in (peer, internal_name(peer))]
+        links = {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports_by_name[name]}")) for name in names}
         checkouts = tuple(program.name for program in programs if program.name not in PEERS)
         overrides = _overrides(checkouts, urls, hmac_key, links)
         overrides["cart"] = {"REDIS_URL": valkey.url}
@@ -111,17 +113,6 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     for name in _DATABASES:
         await server.create_database(name)
     return server
-
-
-def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
-    if postgres is not None:
-        return {name: postgres.url(name) for name in _DATABASES}
-    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
-
-
-async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
-    names = [name for peer in LINKED for name in (peer, internal_name(peer))]
-    return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in names}
 
 
 def _overrides(
