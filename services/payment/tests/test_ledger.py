@@ -42,15 +42,10 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
 
 
 async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
+    voided, fenced = replace(CHARGE, state=State.VOIDED), Entry("fenced", State.FENCED)
     await ledger.record(CHARGE)
-    await ledger.record(Entry("fenced", State.FENCED))
-    voided = replace(CHARGE, state=State.VOIDED)
-    assert [await ledger.void(key) for key in ("key", "key", "fenced", "unknown")] == [
-        voided,
-        voided,
-        Entry("fenced", State.FENCED),
-        None,
-    ]
+    await ledger.record(fenced)
+    assert [await ledger.void(key) for key in ("key", "key", "fenced", "unknown")] == [voided, voided, fenced, None]
     assert await ledger.find("key") == voided
 
 

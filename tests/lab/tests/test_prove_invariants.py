@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -78,9 +79,7 @@ def of(*orders: OrderEvidence, contents: Mapping[str, int] | None = None, **othe
     return Evidence(orders or (PLACED,), carts, **{"quiet_seconds": 1.0, **others})
 
 
-def lossy(*orders: OrderEvidence, contents: Mapping[str, int] | None = None) -> Evidence:
-    """Return evidence of orders whose journal loses commits."""
-    return of(*orders, contents=contents, journal_loses_commits=True)
+lossy = partial(of, journal_loses_commits=True)
 
 
 def confirmed(text: str, instead: str = "") -> OrderEvidence:

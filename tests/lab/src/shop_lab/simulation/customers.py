@@ -31,7 +31,10 @@ def customers(draw: st.DrawFn, index: int) -> Customer:
     (first, *others), *devices = planned.devices
     if (seconds := draw(st.sampled_from((None, 0.0, 0.1, 1.0)))) is not None:
         # All devices order the same cart, with keys of their own, while more is added to it.
-        devices = [(_of_the_same_cart(other, seconds), *further) for other, *further in devices]
+        devices = [
+            (replace(other, lines=(), after_seconds=seconds, key=f"key-{other.number}"), *further)
+            for other, *further in devices
+        ]
         first = replace(first, late_line=first.late_line or first.lines[0], contested=True)
     first = replace(
         first,
@@ -41,10 +44,6 @@ def customers(draw: st.DrawFn, index: int) -> Customer:
         max_tries=draw(st.sampled_from((first.max_tries, first.max_tries, 1))),
     )
     return Customer(planned.user_id, ((first, *others), *devices))
-
-
-def _of_the_same_cart(intent: Intent, seconds: float) -> Intent:
-    return replace(intent, lines=(), after_seconds=seconds, key=f"key-{intent.number}")
 
 
 class SimulatedCustomers(CustomerSimulator):
