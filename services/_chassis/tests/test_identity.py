@@ -105,11 +105,8 @@ async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(fo
     assert "secret" not in repr(logs)
     metric = semconv.DENIED_REQUESTS.name
     denied = {series[1][1]: value for series, value in read().items() if series[0] == metric}
-    assert {method: count for method, count in denied.items() if count} == {
-        GET_CART: 3,
-        "shop.CartService/AddItem": 1,
-        REMOVE: 1,
-    }
+    counted = {method: count for method, count in denied.items() if count}
+    assert counted == {GET_CART: 3, "shop.CartService/AddItem": 1, REMOVE: 1}
     assert denied["shop.CartService/EmptyCart"] == 0  # an alert only sees increases, so the series must start at 0
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -84,10 +85,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         printed = capsys.readouterr()
         return int(exited.value.code or 0), printed.out, printed.err
 
-    async def in_thread(*arguments: str) -> tuple[int, str, str]:
-        return await asyncio.to_thread(call, *arguments)
-
-    return in_thread
+    return partial(asyncio.to_thread, call)
 
 
 class FakeShop:
