@@ -34,7 +34,7 @@ def collector(protocol: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collec
     for signal in ("BSP", "BLRP"):
         monkeypatch.setenv(f"OTEL_{signal}_SCHEDULE_DELAY", "5")
     with PROTOCOLS[protocol]() as started:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", started.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f" {started.url}\n")
         yield started
 
 

@@ -1,6 +1,7 @@
 """Sets up the OpenTelemetry SDK to export over OTLP. This module is only imported if export is enabled."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,6 +39,8 @@ _SHUTDOWN_SECONDS = 3.0
 
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT until `Telemetry.shutdown` is called."""
+    # The SDK reads these variables itself and, unlike our settings, doesn't ignore white space around their values.
+    os.environ.update({name: text.strip() for name, text in os.environ.items() if name.startswith("OTEL_")})
     # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
     resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
     dropped, sdk_logs = Counter(semconv.TELEMETRY_DROPPED), SdkLogs()
