@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,9 +19,16 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in running:
+        await finish(running, within_seconds=0)
+
+
+async def finish(tasks: Collection["asyncio.Task[Any]"], within_seconds: float) -> None:
+    """Wait for tasks to end, and cancel those that take too long."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=within_seconds)
+        for task in late:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from chassis.background import mark_retrieved, shared_result
+from chassis.background import finish, mark_retrieved, shared_result
 from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.telemetry import semconv
@@ -65,10 +65,7 @@ class TtlCache(Generic[K, V]):
         return [next(fetched) if entry is None else entry.value for entry in entries]
 
     async def aclose(self) -> None:
-        fetches = list(self._fetches.values())
-        for fetch in fetches:
-            fetch.cancel()
-        await asyncio.gather(*fetches, return_exceptions=True)
+        await finish(self._fetches.values(), within_seconds=0)
 
     def _usable(self, key: K, now: float) -> _Entry[V] | None:
         entry = self._entries.get(key)

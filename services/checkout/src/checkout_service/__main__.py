@@ -11,8 +11,7 @@ from chassis.settings import HmacKeySetting, PositiveFloat, SecretStr, ServiceSe
 from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
-from checkout_service.journal.opening import MIGRATIONS, open_journal
-from checkout_service.journal.sql import ANNOUNCE_SECONDS, Journal
+from checkout_service.journal.sql import ANNOUNCE_SECONDS, MIGRATIONS, Journal, open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers
@@ -51,8 +50,7 @@ async def build(
         outbox = Outbox(journal, senders, poll_timer, metrics, telemetry, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
         recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
-        days = settings.retention_days
-        retention = Retention(journal.deletions, telemetry, days=days, rows="orders")
+        retention = Retention(journal.deletions, telemetry, days=settings.retention_days, rows="orders")
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.readiness_checks.append(journal.check)
         orders = CheckoutService(placer)

@@ -61,7 +61,7 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERA
 # order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# What an operator can decide about an order, as its reason.
+# The reasons of orders that an operator has decided on.
 SETTLED_REFUNDED, SETTLED_SHIPPED, SETTLED_DISMISSED = "SETTLED_REFUNDED", "SETTLED_SHIPPED", "SETTLED_DISMISSED"
 
 # If the journal has lost an order, record the order again only when it changes to one of these states: then its current

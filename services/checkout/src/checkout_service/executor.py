@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from chassis.background import log_errors, mark_retrieved
+from chassis.background import finish, log_errors, mark_retrieved
 from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
@@ -93,14 +93,8 @@ class Executor:
     async def close(self) -> None:
         """Wait for the running sagas to end. Sagas that are backing off leave their orders to recovery."""
         self._closing.set()
-        tasks = [run.task for run in self.running.values()]
-        if not tasks:
-            return
         # A hanging peer must not delay the shutdown, so cancel the remaining sagas. Recovery continues their orders.
-        _, late = await asyncio.wait(tasks, timeout=_CLOSE_WITHIN_SECONDS)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await finish([run.task for run in self.running.values()], _CLOSE_WITHIN_SECONDS)
 
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:

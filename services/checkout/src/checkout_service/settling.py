@@ -5,7 +5,7 @@ import asyncio
 from chassis.errors import FailedPrecondition, InvalidArgument
 from chassis.values.fields import require_words
 from checkout_service import saga
-from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, OPEN, SETTLED_DISMISSED, Refusal, State, Transition
+from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, SETTLED_DISMISSED, Refusal, State, Transition
 from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import Entry
@@ -28,13 +28,11 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
     Raise SettlementRefused if the order's state or the records of payment or shipping forbid the decision.
     """
     before, name = seen.state, decision.reason.removeprefix("SETTLED_").lower()
-    if decision.reason == SETTLED_DISMISSED and before in _AFTER_DISMISSAL:
-        after, step = _AFTER_DISMISSAL[before], f"settled_{name}"
-    else:
-        after, step = State.SETTLING, f"settling_{name}"
+    ended_as = _AFTER_DISMISSAL.get(before) if decision.reason == SETTLED_DISMISSED else None
+    after, verb = (ended_as, "settled") if ended_as else (State.SETTLING, "settling")
     kept_id = seen.tracking_id if before is State.SHIPPED else tracking_id
-    decided = Transition(before, after, "", kept_id, decision, step=step, detail=decision.message)
-    is_allowed = before in {*OPEN, *NEEDS_OPERATOR} - {State.SETTLING} or after is not State.SETTLING
+    decided = Transition(before, after, "", kept_id, decision, step=f"{verb}_{name}", detail=decision.message)
+    is_allowed = ended_as or before in {State.CHARGING, State.VOIDING, *NEEDS_OPERATOR}
     recorded = is_allowed and await journal.update(seen.claim, decided)
     entry = await journal.read(seen.order_id) or seen
     if recorded:

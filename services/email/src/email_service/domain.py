@@ -90,8 +90,10 @@ def current_digests(message_id: str, recipient: str, content: bytes, accepted: b
     """Return the digests of what will be sent, which differ from the accepted ones if the message was changed since."""
     if not accepted or not content:  # an older release accepted the message, or it was sent
         return accepted
-    is_unchanged = accepted[12:] in {b"", digest(content)}
-    return digest(message_id, recipient) + (accepted[4:8] if is_unchanged else digest(content)) + accepted[8:]
+    confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]
+    if accepted_content not in {b"", digest(content)}:
+        confirmation = digest(content)  # equals no order's digest, so reconciliation reports the message
+    return digest(message_id, recipient) + confirmation + prices + accepted_content
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 
+from chassis.background import finish
 from chassis.failpoints import Failpoints
 from chassis.values.backoff import backoff_seconds
 from email_service import failpoints
@@ -61,11 +62,7 @@ class QueueRunner:
 
     async def close(self, within_seconds: float) -> None:
         """Call after `run` has ended. Wait for messages that are being sent, and abandon any that take too long."""
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=within_seconds)
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await finish(self._sending, within_seconds)
 
     async def _claim(self) -> int:
         """Claim messages and start sending them. Return how many were claimed."""

@@ -3,18 +3,22 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
+from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
+from chassis.telemetry.instruments import Telemetry
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
@@ -42,6 +46,8 @@ from checkout_service.ports import (
 
 log = structlog.get_logger()
 
+MIGRATIONS = Path(__file__).parent / "migrations"
+
 OUTBOX_LEASE_SECONDS = 5
 """How long an order's outbox items are reserved for the worker that placed the order."""
 
@@ -52,8 +58,8 @@ MAX_COUNTED = 1000
 """Orders dated in the future are counted only up to this limit."""
 
 PROTOCOL = 1
-"""The number of what this release writes into the journal: changing what a column means requires the next number. A
-release also knows the number before its own, and writes as before until no replica of the previous release lives."""
+"""The version of the journal's contents: a release that changes what a column means must take the next number. It also
+knows the number before its own, and writes as before until no replica of the previous release is left."""
 
 ANNOUNCE_SECONDS = 60.0
 _REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that is silent for this long no longer counts
@@ -61,6 +67,16 @@ _REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that is silent for this lon
 _RECOVERY_LEASES = 20
 _INSERTS = 10
 _SETTLED_AT_ONCE = 100
+
+
+@asynccontextmanager
+async def open_journal(
+    url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
+) -> AsyncIterator["Journal"]:
+    """Migrate the database and open its journal. See chassis.sql.url for the URL formats."""
+    migrate(url, MIGRATIONS)
+    async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
+        yield Journal(opened, worker, lease_seconds)
 
 
 class Journal:
@@ -220,7 +236,7 @@ class Journal:
         )
 
     async def requeue(self, order_id: str, *, confirm_again: bool = False) -> list[str]:
-        """Make an order's dead letters due now, as if they had never failed. Return the kinds of all due items.
+        """Make an order's dead letters due now, as if they had never failed. Return the kinds of what is due again.
 
         `confirm_again`: whether to send a placed order's confirmation again, even if it was sent before.
         """
@@ -314,7 +330,7 @@ class Journal:
         return await self._report(statements.HISTORY, order_id=order_id)
 
     async def announce(self) -> None:
-        """Record that this replica lives. If none of the release before does, raise the journal's protocol number."""
+        """Record that this replica is alive. If no replica of the previous release is, raise the protocol number."""
         texts = (statements.ANNOUNCE, statements.FORGET_REPLICAS, statements.RAISE_PROTOCOL)
         await self._database.write(*(self._statement(text) for text in texts))
 

@@ -67,6 +67,7 @@ class Comparison:
         declined: how many ended without a charge.
         complete: how many were placed.
         confirmations: without those that will never be sent.
+        agreed: mismatches that earlier comparisons have recorded, and that are gone.
         mismatches: without those that an operator has accepted.
         agreed: mismatches of earlier comparisons whose records agree now.
     """
@@ -132,7 +133,7 @@ class Reader:
                 found.add(records)
                 opened = earlier.get(records.order_id, {})
                 current = [*find_mismatches(records, settled_before, complete_since, known=opened, now=now)]
-                mismatches += [one for one in current if one.kind not in opened or not opened[one.kind].accepted]
+                mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
             # If an order has changed meanwhile, its records were not read at one point in time.

@@ -64,7 +64,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """What to report of a store. `alone`: if its record and the one that it is paired with are missing."""
+    """The kinds to report for a store's records. `alone`: if the record and the one paired with it are missing."""
 
     missing: Kind
     alone: Kind | None
