@@ -11,7 +11,7 @@ from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.database import Row
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
-from chassis.values.fields import limit_text, require_between, require_text, require_words
+from chassis.values.fields import limit_text, require_between, require_text, signed_reason
 from checkout_service.domain import State
 from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
@@ -28,7 +28,7 @@ REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
-_MAX_KEY_LENGTH, _MAX_KIND_LENGTH, _MAX_LENGTH = 255, 32, 200
+_MAX_KEY_LENGTH, _MAX_KIND_LENGTH = 255, 32
 
 
 class OrderNotFound(NotFound):
@@ -158,9 +158,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     async def AcceptMismatch(
         self, request: orders_pb2.AcceptMismatchRequest, _context: ServicerContext
     ) -> orders_pb2.AcceptMismatchResponse:
-        for field, value in (("by", request.by), ("reason", request.reason)):
-            require_words(value, field, max_length=_MAX_LENGTH)
-        if not await self._journal.accept_mismatch(request.order_id, request.kind, f"{request.by}: {request.reason}"):
+        accepted = signed_reason(request.by, request.reason)
+        if not await self._journal.accept_mismatch(request.order_id, request.kind, accepted):
             raise MismatchNotFound("reconciliation has found no such mismatch of this order")
         return orders_pb2.AcceptMismatchResponse()
 

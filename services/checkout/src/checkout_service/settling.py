@@ -3,7 +3,7 @@
 import asyncio
 
 from chassis.errors import FailedPrecondition, InvalidArgument
-from chassis.values.fields import require_words
+from chassis.values.fields import signed_reason
 from checkout_service import saga
 from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, SETTLED_DISMISSED, Refusal, State, Transition
 from checkout_service.executor import Executor
@@ -11,7 +11,6 @@ from checkout_service.journal.sql import Journal
 from checkout_service.ports import Entry
 
 _ANSWER_WITHIN_SECONDS = 5.0
-_MAX_LENGTH = 200
 
 # Operators may dismiss these orders at once: a placed order gives up its notifications, and a decision that payment or
 # shipping does not let a worker carry out is given up.
@@ -53,10 +52,9 @@ def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
 
     `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is invalid.
     """
-    is_shipped = outcome == "shipped"
+    message, is_shipped = signed_reason(by, text, outcome), outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
-        require_words(value, field, max_length=_MAX_LENGTH)
         # Card numbers must not be stored, but a tracking id may legitimately have eight digits in a row.
         if CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
-    return Refusal("FailedPrecondition", f"SETTLED_{outcome.upper()}", f"{by}: {text}"), text if is_shipped else ""
+    return Refusal("FailedPrecondition", f"SETTLED_{outcome.upper()}", message), text if is_shipped else ""

@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import time_to_wire
-from chassis.values.fields import limit_count, require_between, require_text, require_words
+from chassis.values.fields import limit_count, require_between, require_text, signed_reason
 from email_service.domain import MAX_ID_LENGTH, MailNotFound, message_id_of
 from email_service.messages import LetterNotFound, MessageRecord, MessageState
 from email_service.spool.sql import Spool
@@ -24,8 +24,6 @@ _MAIL_STATES = {
     MessageState.REFUSED: mail_records_pb2.MAIL_STATE_FAILED,
 }
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
-_MAX_ORDERS = 1_000
-_MAX_LENGTH = 200
 
 
 class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
@@ -73,9 +71,7 @@ class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
         self, request: spool_pb2.CloseLettersRequest, _context: ServicerContext
     ) -> spool_pb2.CloseLettersResponse:
         limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
-        for field, value in (("by", request.by), ("reason", request.reason)):
-            require_words(value, field, max_length=_MAX_LENGTH)
-        text = f"{request.by}: {request.reason}"
+        text = signed_reason(request.by, request.reason)
         closed = [message_id for message_id in request.letter_ids if await self._spool.close(message_id, text)]
         log.info("messages closed", message_ids=closed)
         return spool_pb2.CloseLettersResponse(closed=closed)
@@ -89,7 +85,7 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
     async def FindMails(
         self, request: mail_records_pb2.FindMailsRequest, _context: ServicerContext
     ) -> mail_records_pb2.FindMailsResponse:
-        limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
+        limit_count(request.order_ids, "order_ids", max_count=_MAX_LIMIT)
         ids = {message_id_of(order_id): order_id for order_id in request.order_ids}
         mails = [_mail_to_wire(ids[id_], record) for id_, record in (await self._spool.find(ids)).items()]
         complete_since = time_to_wire(await self._spool.deletions.complete_since())

@@ -8,6 +8,7 @@ from chassis.values.cards import refuse_card_number
 
 # Allow only visible ASCII, because gRPC metadata may change other characters.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_MAX_REASON_LENGTH = 200
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
 # Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
@@ -36,6 +37,13 @@ def require_words(value: str, field: str, *, max_length: int) -> str:
     if not any(map(str.isalnum, value.translate(_FILLERS))):
         raise InvalidArgument.field(field, "must contain a letter or a digit")
     return value
+
+
+def signed_reason(by: str, reason: str, field: str = "reason") -> str:
+    """Return who decided something, and why, as `by: reason`. Raise InvalidArgument unless both are words."""
+    for name, value in (("by", by), (field, reason)):
+        require_words(value, name, max_length=_MAX_REASON_LENGTH)
+    return f"{by}: {reason}"
 
 
 def limit_text(value: str, field: str, *, max_length: int) -> str:
