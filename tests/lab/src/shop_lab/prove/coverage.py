@@ -86,7 +86,7 @@ def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:
         **{name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()},
         # Not every fault of these kinds has its effect: a failpoint may not be reached.
         DEATHS_AT_FAILPOINTS: kinds[FaultKind.KILL_AT_FAILPOINT] // 6,
-        **{name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
+        **{name: kinds[kind] // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
         VOIDS: (refusals + 5) // 6,
     }
 
