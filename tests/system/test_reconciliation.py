@@ -44,7 +44,7 @@ async def kinds_by_order(shop: RunningShop, grace_minutes: int) -> dict[str, set
 async def figures(shop: RunningShop) -> list[int]:
     """Return how many orders, charges, shipments and so on were compared, as the command's last line has them."""
     _, _, line = await run_shop("reconcile", "--grace-minutes", "0", environment=shop.addresses)
-    return [int(number) for number in re.findall("[0-9]+", line)]
+    return [*map(int, re.findall("[0-9]+", line))]
 
 
 async def place(shop: RunningShop) -> OrderResult:
@@ -213,9 +213,8 @@ async def test_records_that_disagree_are_found_and_listed_without_addresses(shop
     before = await figures(shop)
     for cases in batched(CASES):
         orders |= zip(cases, await asyncio.gather(*(place(shop) for _ in cases)), strict=True)
-    count = len(orders)
     added = [now - then for now, then in zip(await figures(shop), before, strict=True)]
-    assert added == [count, 0, 0, count, count, 0]
+    assert added == [len(CASES), 0, 0, len(CASES), len(CASES), 0]
     for case, (disturb, _) in CASES.items():
         await disturb(shop, orders[case])
     await charge(shop, "stranger", Money.of("EUR", 1))

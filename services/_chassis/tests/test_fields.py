@@ -19,8 +19,7 @@ def test_a_required_text_is_not_empty_and_its_length_counts_code_points() -> Non
 def test_words_have_a_visible_letter_or_digit(text: str) -> None:
     with pytest.raises(InvalidArgument, match="name: must"):
         fields.require_words(text, "name", max_length=8)
-    for word in (" a b ", "서울", "№ 7"):
-        assert fields.require_words(word, "name", max_length=8) == word
+    assert fields.require_words(" 서울 7 ", "name", max_length=8) == " 서울 7 "
 
 
 @pytest.mark.parametrize("value", [0, 11])

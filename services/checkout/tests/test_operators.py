@@ -190,9 +190,13 @@ async def test_an_order_settled_as_shipped_is_confirmed_and_answers_its_caller(
 
 @pytest.mark.parametrize(
     ("state", "fields"),
-    [("SHIPPED", {"refunded": "R-7"}), *((state, {"dismissed": "again"}) for state in ("DONE", "DECLINED", "SETTLED"))],
+    [
+        ("VOIDING", {"shipped": "T-1"}),
+        ("SHIPPED", {"refunded": "R-7"}),
+        *((state, {"dismissed": "again"}) for state in ("DONE", "DECLINED", "SETTLED")),
+    ],
 )
-async def test_only_an_order_that_has_not_ended_is_settled(
+async def test_a_decision_that_the_orders_state_forbids_is_refused(
     checkout: Checkout, run_sql: RunSql, state: str, fields: dict[str, str]
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)

@@ -5,7 +5,15 @@ import asyncio
 from chassis.errors import FailedPrecondition, InvalidArgument
 from chassis.values.fields import signed_reason
 from checkout_service import saga
-from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, SETTLED_DISMISSED, Refusal, State, Transition
+from checkout_service.domain import (
+    CARD_NUMBER,
+    NEEDS_OPERATOR,
+    SETTLED_DISMISSED,
+    SETTLED_SHIPPED,
+    Refusal,
+    State,
+    Transition,
+)
 from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import Entry
@@ -21,6 +29,15 @@ class SettlementRefused(FailedPrecondition):
     """The order has ended, another decision is being carried out, or payment's or shipping's records contradict it."""
 
 
+def may_decide(state: State, decision: Refusal) -> bool:
+    """Return whether a worker may carry out a decision about an order in this state.
+
+    A VOIDING order can't be settled as shipped: even if its charge is still captured, a void may be on its way.
+    """
+    is_voiding = state is State.VOIDING and decision.reason != SETTLED_SHIPPED
+    return is_voiding or state in {State.CHARGING, *NEEDS_OPERATOR}
+
+
 async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
     """Record an operator's decision, then carry it out. Return the order, which is SETTLING if this takes longer.
 
@@ -31,7 +48,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
     after, verb = (ended_as, "settled") if ended_as else (State.SETTLING, "settling")
     kept_id = seen.tracking_id if before is State.SHIPPED else tracking_id
     decided = Transition(before, after, "", kept_id, decision, step=f"{verb}_{name}", detail=decision.message)
-    is_allowed = ended_as or before in {State.CHARGING, State.VOIDING, *NEEDS_OPERATOR}
+    is_allowed = ended_as or may_decide(before, decision)
     recorded = is_allowed and await journal.update(seen.claim, decided)
     entry = await journal.read(seen.order_id) or seen
     if recorded:

@@ -21,6 +21,7 @@ from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
+from checkout_service.settling import may_decide
 from shop_kit.memory_database import MemoryDatabase
 from shop_kit.orders import new_order
 from shop_kit.saga_peers import PaymentModel, ShippingModel
@@ -122,7 +123,7 @@ class World:
     def decide(self, decision: domain.Refusal) -> None:
         """An operator decides how the order ends, if payment and shipping can tell what they did."""
         entry, can_tell = self.entry(), self.payment.has_ledger and self.shipping.has_manifest
-        if not can_tell or entry is None or entry.state not in {State.CHARGING, State.VOIDING, *domain.NEEDS_OPERATOR}:
+        if not can_tell or entry is None or not may_decide(entry.state, decision):
             return
         decided = domain.Transition(
             entry.state, State.SETTLING, "", f"track-{entry.claim.ship_key}", decision, step="settling"
