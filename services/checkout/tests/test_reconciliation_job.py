@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,21 +15,14 @@ from chassis.rpc.client import channel
 from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, _wait_for, main
 from checkout_service.reconciliation.reader import Comparison, Reader, _order_from_wire, _pages
 from shop_cli.local.ports import reserved
-from shop_internal.orders_pb2 import (
-    ORDER_STATE_ABANDONED,
-    ListMismatchesResponse,
-    ListOrdersResponse,
-    OpenMismatch,
-    Order,
-    ScanOrdersRequest,
-    ScanOrdersResponse,
-)
-from shop_internal.payment_ledger_pb2 import ListChargesResponse
+from shop_internal import orders_pb2
+from shop_internal.payment_ledger_pb2 import CapturedCharge, ListChargesResponse
 from shop_internal.shipment_manifest_pb2 import ListShipmentsResponse
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 
 FOUND = Comparison()
+ENDED = orders_pb2.Order(order_id="id", state=orders_pb2.ORDER_STATE_ABANDONED)
 
 
 class RestartedPeer:
@@ -89,29 +82,45 @@ def test_peers_that_never_answer_are_named(monkeypatch: pytest.MonkeyPatch, caps
 async def test_orders_that_arrive_while_records_are_read_do_not_keep_the_job_from_ending() -> None:
     pages = [5, 5, 3, *[1] * 100]
 
-    async def scan(request: ScanOrdersRequest) -> ScanOrdersResponse:
+    async def scan(request: orders_pb2.ScanOrdersRequest) -> orders_pb2.ScanOrdersResponse:
         number = int(request.page_token or 0)
-        return ScanOrdersResponse(orders=[Order()] * pages[number], next_page_token=str(number + 1))
+        return orders_pb2.ScanOrdersResponse(orders=[ENDED] * pages[number], next_page_token=str(number + 1))
 
-    read = _pages(scan, ScanOrdersRequest, "orders", _order_from_wire, 0.0)
+    read = _pages(scan, orders_pb2.ScanOrdersRequest, "orders", _order_from_wire, 0.0)
     assert [len(page) async for page in read] == [5, 5, 3]
 
 
-async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read() -> None:
-    def answering(response: Message) -> Callable[[Any], Awaitable[Message]]:
+def reader_of(*scans: orders_pb2.Order, earlier: Iterable[str] = (), charges: Iterable[CapturedCharge] = ()) -> Reader:
+    """Return a reader of one order, which `scans` shows one after the other, and the last one always."""
+
+    def answering(*responses: Message) -> Callable[[Any], Awaitable[Message]]:
+        remaining = [*responses]
+
         async def answer(_request: Message) -> Message:
-            return response
+            return remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
         return answer
 
-    earlier = [OpenMismatch(order_id="id", kind=kind) for kind in ("MAIL_DIFFERS", "PARCEL_DIFFERS")]
+    mismatches = [orders_pb2.OpenMismatch(order_id="id", kind=kind) for kind in earlier]
     journal = SimpleNamespace(
-        ListMismatches=answering(ListMismatchesResponse(mismatches=earlier)),
-        ScanOrders=answering(ScanOrdersResponse(orders=[Order(order_id="id", state=ORDER_STATE_ABANDONED)])),
-        ListOrders=answering(ListOrdersResponse()),
+        ListMismatches=answering(orders_pb2.ListMismatchesResponse(mismatches=mismatches)),
+        ScanOrders=answering(*(orders_pb2.ScanOrdersResponse(orders=[order]) for order in scans)),
+        ListOrders=answering(orders_pb2.ListOrdersResponse(orders=scans[:1])),
     )
-    ledger = SimpleNamespace(ListCharges=answering(ListChargesResponse()))
+    ledger = SimpleNamespace(ListCharges=answering(ListChargesResponse(charges=charges)))
     manifest = SimpleNamespace(ListShipments=answering(ListShipmentsResponse()))
-    reader = Reader(cast("Any", journal), cast("Any", ledger), cast("Any", manifest), confirmations=None)
+    return Reader(cast("Any", journal), cast("Any", ledger), cast("Any", manifest), confirmations=None)
+
+
+async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read() -> None:
+    reader = reader_of(ENDED, earlier=["MAIL_DIFFERS", "PARCEL_DIFFERS"])
     found = await reader.compare(since=1.0, settled_before=2.0)
     assert [mismatch.kind for mismatch in found.agreed] == ["PARCEL_DIFFERS"]
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+async def test_an_order_that_has_changed_since_it_was_read_is_not_judged(attempt: int) -> None:
+    changed = orders_pb2.Order(order_id="id", state=ENDED.state, attempt=attempt)
+    reader = reader_of(ENDED, ENDED, ENDED, changed, charges=[CapturedCharge(charge_key="id:1")])
+    found = await reader.compare(since=1.0, settled_before=2.0)
+    assert bool(found.mismatches) is (changed == ENDED)

@@ -2,27 +2,16 @@
 
 import json
 import re
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
 
 import pytest
 
 from chassis.sql.opening import open_database
-from chassis.sql.sqlite import add_functions
-from chassis.sql.url import sqlite_path
 from shipping_service.__main__ import Settings, build
-from shipping_service.domain import (
-    Entry,
-    ManifestUnavailable,
-    Parcel,
-    ShipmentFenced,
-    ShipmentForgotten,
-    Shipper,
-)
+from shipping_service.domain import Entry, ManifestUnavailable, Parcel, ShipmentFenced, ShipmentForgotten, Shipper
 from shipping_service.manifest.sql import OLD, SqlManifest
-from shop_kit.databases import execute
+from shop_kit.databases import execute, plan_on_sqlite
 from shop_kit.serving import program
 from shop_kit.waiting import wait_until
 
@@ -76,10 +65,7 @@ async def test_the_service_deletes_entries_after_their_retention(manifest: SqlMa
 
 
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
-    with closing(sqlite3.connect(str(sqlite_path(sqlite_url)))) as connection:
-        parameters = {"older_than": time.time() - DAY, "limit": 200, "passed": 0}
-        add_functions(connection)
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {OLD}", parameters)]
+    plan = plan_on_sqlite(sqlite_url, OLD, {"older_than": time.time() - DAY, "limit": 200, "passed": 0})
     assert [step for step in plan if "ix_shipments_recorded_at (recorded_at<?)" in step]
     assert [step for step in plan if step.startswith("SCAN shipments") or "TEMP B-TREE" in step] == []
 

@@ -39,6 +39,7 @@ Register = Callable[[Any, Any], None]
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
+    Readiness checks are for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`.
     `start` sets the ports. `internal_port` stays None without internal services, and `health_port` without HEALTH_PORT.
     """
 

@@ -56,7 +56,7 @@ class Deletions:
         old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
         if not old:
             return []
-        # Record the deletion first: otherwise, an order could be shipped again at the moment its entry is deleted.
+        # Record the deletion first: otherwise, a repeated request could succeed again once its row is deleted.
         await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
         values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))

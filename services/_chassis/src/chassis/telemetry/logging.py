@@ -58,8 +58,13 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
 
 
 def _mask_fields(_logger: Any, _method: str, event: Event) -> Event:
-    masked = {key: mask_cards(str(value)) for key, value in event.items() if not isinstance(value, int | float | None)}
-    return {**event, **masked}
+    return {key: _mask(value) for key, value in event.items()}
+
+
+def _mask(value: Any) -> Any:
+    if isinstance(value, int | float | None):
+        return value
+    return [*map(_mask, value)] if isinstance(value, list) else mask_cards(str(value))
 
 
 def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:

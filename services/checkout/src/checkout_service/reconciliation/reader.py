@@ -67,7 +67,6 @@ class Comparison:
         declined: how many ended without a charge.
         complete: how many were placed.
         confirmations: without those that will never be sent.
-        agreed: mismatches that earlier comparisons have recorded, and that are gone.
         mismatches: without those that an operator has accepted.
         agreed: mismatches of earlier comparisons whose records agree now.
     """
