@@ -84,7 +84,7 @@ async def shipped(journal: Journal, new: Entry) -> str:
 
 async def done(journal: Journal, new: Entry) -> str:
     order_id = await shipped(journal, new)
-    assert await journal.settle([Sent(order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [order_id]
+    assert await journal.complete([Sent(order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [order_id]
     return order_id
 
 
@@ -286,28 +286,28 @@ async def test_an_order_is_found_by_its_cart_until_it_is_refused(journal: Journa
     assert await journal.find_of_cart("user", new.order.cart_generation) is None
 
 
-async def test_a_settlement_waits_for_a_concurrent_one_of_the_same_order(postgres_url: str) -> None:
+async def test_a_completion_waits_for_a_concurrent_one_of_the_same_order(postgres_url: str) -> None:
     async with open_journal(postgres_url, worker="one") as journal:
         order_id = await shipped(journal, new_order())
         async with await psycopg.AsyncConnection.connect(postgres_url) as other:
-            # The other replica has settled the cart, and has not committed yet.
+            # The other replica has completed the cart, and has not committed yet.
             await other.execute("SELECT 1 FROM orders WHERE order_id = %s FOR UPDATE", (order_id,))
             await other.execute("DELETE FROM outbox WHERE kind = 'empty_cart'")
-            settling = asyncio.create_task(journal.settle([Sent(order_id, EMAIL)]))
+            settling = asyncio.create_task(journal.complete([Sent(order_id, EMAIL)]))
             await until_blocked(settling, other)
             await other.commit()
         assert await settling == [order_id]
 
 
-async def test_concurrent_settlements_of_two_replicas_complete_each_order_once(postgres_url: str) -> None:
+async def test_two_replicas_at_once_complete_each_order_once(postgres_url: str) -> None:
     async with open_journal(postgres_url, worker="one") as one, open_journal(postgres_url, worker="two") as two:
         order_ids = [await shipped(one, new_order(f"scope-{number}")) for number in range(10)]
         sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         batches = [
             (journal, sent[start::3][::step]) for journal in (one, two) for start in range(3) for step in (1, -1)
         ]
-        settled = await asyncio.gather(*(journal.settle(batch) for journal, batch in batches))
-        assert sorted(order_id for each in settled for order_id in each) == sorted(order_ids)
+        done = await asyncio.gather(*(journal.complete(batch) for journal, batch in batches))
+        assert sorted(order_id for each in done for order_id in each) == sorted(order_ids)
     query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     assert execute(postgres_url, query) == [(0,)]
 
@@ -316,9 +316,9 @@ async def test_a_shipped_order_whose_outbox_is_empty_is_completed(journal: Journ
     order_id = await shipped(journal, new_order())
     run_sql("DELETE FROM outbox")
     await shipped(journal, new_order("with an outbox"))
-    assert await journal.settle_complete() == [order_id]
+    assert await journal.complete_leftover() == [order_id]
     assert [event["step"] for event in await journal.history(order_id)][-1] == "done"
-    assert await journal.settle_complete() == []
+    assert await journal.complete_leftover() == []
 
 
 async def test_sqlite_asks_for_the_time_once_for_each_statement(
@@ -336,7 +336,7 @@ async def test_sqlite_asks_for_the_time_once_for_each_statement(
         order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
         sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         calls.clear()
-        assert sorted(await journal.settle(sent)) == sorted(order_ids)
+        assert sorted(await journal.complete(sent)) == sorted(order_ids)
         assert len(calls) == len([statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS])
 
 
@@ -393,7 +393,7 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
     move_clock(60)
     assert [item.kind for item in await claim_items(journal)] == [EMPTY_CART]
     assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: True, EMPTY_CART: False}}
-    assert await journal.settle([Sent(order_id, EMPTY_CART)]) == []
+    assert await journal.complete([Sent(order_id, EMPTY_CART)]) == []
     assert existing(await journal.read(order_id)).state is State.SHIPPED
     assert await journal.requeue(order_id) == [EMAIL]
     assert [(item.kind, item.failures) for item in await claim_items(journal)] == [(EMAIL, 1)]
@@ -406,8 +406,8 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
 
 async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in_order(journal: Journal) -> None:
     order_id = await shipped(journal, new_order())
-    assert await journal.settle([Sent(order_id, EMAIL)]) == []
-    assert await journal.settle([Sent(order_id, EMPTY_CART)]) == [order_id]
+    assert await journal.complete([Sent(order_id, EMAIL)]) == []
+    assert await journal.complete([Sent(order_id, EMPTY_CART)]) == [order_id]
     history = await journal.history(order_id)
     steps = ["inserted", "charged", "shipped", "email_queued", "cart_emptied", "done"]
     assert [event["step"] for event in history] == steps
@@ -573,9 +573,9 @@ async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
         order_ids.append(await shipped(journal, new_order(str(number))))
         move_clock(1000)
     assert 3000 <= (await journal.statistics()).oldest_item_seconds < 3500
-    await journal.settle([Sent(order_ids[0], kind) for kind in (EMAIL, EMPTY_CART)])
+    await journal.complete([Sent(order_ids[0], kind) for kind in (EMAIL, EMPTY_CART)])
     assert 2000 <= (await journal.statistics()).oldest_item_seconds < 2500
-    await journal.settle([Sent(order_ids[1], EMPTY_CART)])
+    await journal.complete([Sent(order_ids[1], EMPTY_CART)])
     await journal.set_dead(order_ids[1], EMAIL, reason="NO_SUCH_HOST")
     (item,) = await journal.claim_outbox(EMAIL, 1, failed=False)
     await journal.postpone(item, delay_seconds=60, reason="DOWN")

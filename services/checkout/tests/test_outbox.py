@@ -177,7 +177,7 @@ async def test_removals_that_fail_together_are_sent_one_by_one(
 
 
 @pytest.mark.parametrize("has_generation", [True, False])
-async def test_a_cart_with_a_generation_is_not_settled_while_a_proxy_hides_its_internal_service(
+async def test_a_cart_with_a_generation_is_not_emptied_while_a_proxy_hides_its_internal_service(
     clients: Peers, peers: FakePeers, removals: list[Entry], monkeypatch: pytest.MonkeyPatch, has_generation: bool
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
@@ -215,51 +215,30 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(j
     assert isinstance(removal.exception(), Unavailable)
 
 
-async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
+async def test_no_commit_completes_more_than_twenty_items(journal: Journal) -> None:
     outbox = outbox_of(journal)
-    with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
-        running = asyncio.create_task(outbox.run())
-        for number in range(15):
-            await send(outbox, placed(f"{number}@mail.example"))
-        await wait_until(lambda: settle.called)
-        await asyncio.sleep(0.1)
-        assert [len(call.args[0]) for call in settle.call_args_list] == [20]
-        monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
-        await send(outbox, placed(A))
-        running.cancel()
-        running = asyncio.create_task(outbox.run())
-        await wait_until(lambda: len(settle.call_args_list) == 2)
-        assert len(settle.call_args.args[0]) == 12
-        running.cancel()
-
-
-async def test_no_commit_settles_more_than_twenty_items(journal: Journal) -> None:
-    outbox = outbox_of(journal)
-    with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
+    with mock.patch.object(journal, "complete", wraps=journal.complete) as complete:
         for number in range(25):
             await send(outbox, placed(f"{number}@mail.example"))
         await outbox.close()
-    assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
+    assert [len(call.args[0]) for call in complete.call_args_list] == [20, 20, 10]
 
 
-async def test_a_settlement_that_hangs_does_not_block_the_next_one(
+async def test_a_completion_that_hangs_does_not_block_the_next_one(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.01)
-    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_WITHIN_SECONDS", 0.05)
+    monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_SECONDS", 0.01)
+    monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_WITHIN_SECONDS", 0.05)
     outbox = outbox_of(journal)
     calls: list[Collection[Sent]] = []
 
-    async def settle(sent: Collection[Sent]) -> list[str]:
+    async def complete(sent: Collection[Sent]) -> list[str]:
         calls.append(sent)
         if len(calls) == 1:
             await asyncio.Event().wait()
         return []
 
-    with mock.patch.object(journal, "settle", settle), capture_logs() as lines:
+    with mock.patch.object(journal, "complete", complete), capture_logs() as lines:
         running = asyncio.create_task(outbox.run())
         await send(outbox, placed(A))
         await wait_until(lambda: calls)
@@ -267,4 +246,4 @@ async def test_a_settlement_that_hangs_does_not_block_the_next_one(
         await wait_until(lambda: calls[1:])
         running.cancel()
     warnings = [line["event"] for line in lines if line["log_level"] in {"warning", "error"}]
-    assert warnings == ["the outbox cannot be settled"]
+    assert warnings == ["sent items cannot be completed"]

@@ -179,7 +179,7 @@ def test_the_oldest_notification_is_found_without_sorting(
 
 
 @pytest.mark.parametrize("name", ["LOCK_ORDERS", "SENT_EVENTS", "SET_DONE", "DONE_EVENTS"])
-def test_postgresql_settles_the_first_orders_by_their_keys(new_postgres_plan: Explain, name: str) -> None:
+def test_postgresql_completes_the_first_orders_by_their_keys(new_postgres_plan: Explain, name: str) -> None:
     """A plan that reads the whole table would be kept for a minute, while the table grows."""
     reads = [node for node in new_postgres_plan(TEXTS[name]) if node.get("Relation Name") == "orders"]
     assert [node["Node Type"] for node in reads if node["Node Type"] == "Seq Scan"] == []

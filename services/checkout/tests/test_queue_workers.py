@@ -42,7 +42,7 @@ def opened(*, failures: int = 5) -> CircuitBreaker:
     circuit.admit(failures)
     for _ in range(failures):
         circuit.record_failure()
-    circuit.release(failures)
+    circuit.give_back(failures)
     return circuit
 
 
@@ -61,7 +61,7 @@ def test_an_open_circuit_admits_one_probe_after_a_pause_from_the_failure_that_op
     circuit = opened(failures=failures)
     clock.seconds += 1.0
     assert (circuit.admit(16), circuit.admit(16)) == (1, 0)
-    circuit.release(1)  # it was not used
+    circuit.give_back(1)  # it was not used
     assert circuit.admit(16) == 1
 
 
@@ -72,7 +72,7 @@ def test_the_pause_between_probes_grows_to_a_minute(clock: Clock) -> None:
         clock.seconds += 0.5
         if circuit.admit(1):
             circuit.record_failure()
-            circuit.release(1)
+            circuit.give_back(1)
             pauses.append(clock.seconds - probed_at)
             probed_at = clock.seconds
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]

@@ -31,7 +31,7 @@ class RestartedPeer:
     def __init__(self, failures: int) -> None:
         self.failures = failures
 
-    async def compare(self, since: float, _settled_before: float) -> Comparison:
+    async def compare(self, since: float, _due_before: float) -> Comparison:
         assert since > 0
         self.failures -= 1
         if self.failures >= 0:
@@ -114,7 +114,7 @@ def reader_of(*scans: orders_pb2.Order, earlier: Iterable[str] = (), charges: It
 
 async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read() -> None:
     reader = reader_of(ENDED, earlier=["MAIL_DIFFERS", "PARCEL_DIFFERS"])
-    found = await reader.compare(since=1.0, settled_before=2.0)
+    found = await reader.compare(since=1.0, due_before=2.0)
     assert [mismatch.kind for mismatch in found.agreed] == ["PARCEL_DIFFERS"]
 
 
@@ -122,5 +122,5 @@ async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read
 async def test_an_order_that_has_changed_since_it_was_read_is_not_judged(attempt: int) -> None:
     changed = orders_pb2.Order(order_id="id", state=ENDED.state, attempt=attempt)
     reader = reader_of(ENDED, ENDED, ENDED, changed, charges=[CapturedCharge(charge_key="id:1")])
-    found = await reader.compare(since=1.0, settled_before=2.0)
+    found = await reader.compare(since=1.0, due_before=2.0)
     assert bool(found.mismatches) is (changed == ENDED)

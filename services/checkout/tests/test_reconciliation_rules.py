@@ -32,10 +32,8 @@ FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), (CONFIRMATION,))
 NOT_SENT = replace(FINISHED, confirmations=(replace(CONFIRMATION, failed=True),))
 
 
-def kinds(
-    records: OrderRecords, settled_before: float = NOW, complete_since: CompleteSince | None = None
-) -> list[Kind]:
-    found = find_mismatches(records, settled_before, complete_since or {}, now=NOW)
+def kinds(records: OrderRecords, due_before: float = NOW, complete_since: CompleteSince | None = None) -> list[Kind]:
+    found = find_mismatches(records, due_before, complete_since or {}, now=NOW)
     return [mismatch.kind for mismatch in found]
 
 
@@ -59,11 +57,11 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
     ("records", "read"),
     [
         # The order is recent.
-        (OrderRecords("id", order("CHARGING"), (CHARGE,)), {"settled_before": 10.0}),
-        (OrderRecords("id", order("SHIPPED"), (CHARGE,), (SHIPMENT,)), {"settled_before": 10.0}),
+        (OrderRecords("id", order("CHARGING"), (CHARGE,)), {"due_before": 10.0}),
+        (OrderRecords("id", order("SHIPPED"), (CHARGE,), (SHIPMENT,)), {"due_before": 10.0}),
         (
             OrderRecords("id", order("CHARGING"), (replace(CHARGE, recorded_at=1.0),), (), (CONFIRMATION,)),
-            {"settled_before": 10.0},
+            {"due_before": 10.0},
         ),
         # Messages were not read.
         (replace(FINISHED, confirmations=()), {"complete_since": {Kind.NOT_MAILED: math.inf}}),
@@ -126,7 +124,7 @@ def test_some_mismatches_are_found_however_old_their_order_is(kind: Kind, record
 
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
-    (mismatch,) = find_mismatches(records, settled_before=NOW, complete_since={})
+    (mismatch,) = find_mismatches(records, due_before=NOW, complete_since={})
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)
 
 

@@ -13,7 +13,6 @@ from checkout_service.commands import (
     Insert,
     KeyReused,
     Refused,
-    Released,
     Resolve,
     ResolveShipment,
     Restore,
@@ -22,6 +21,7 @@ from checkout_service.commands import (
     Shipped,
     StartRemoval,
     Update,
+    Voided,
 )
 from checkout_service.domain import State
 from checkout_service.saga import SagaResult
@@ -45,7 +45,7 @@ def drive(steps: saga.Saga, *results: Any) -> tuple[list[type[Any]], SagaResult 
     ("results", "commands", "ended"),
     [
         ([False], [Insert], SagaResult.SUPERSEDED),
-        ([*FAULTLESS, True, None], [*TO_SHIPMENT, Send], SagaResult.SETTLED),
+        ([*FAULTLESS, True, None], [*TO_SHIPMENT, Send], SagaResult.ENDED),
         ([*FAULTLESS, False, False], [*TO_SHIPMENT, Restore], SagaResult.SUPERSEDED),
         ([*FAULTLESS, False, True, True], [*TO_SHIPMENT, Restore, Update, Send], None),
     ],
@@ -80,8 +80,8 @@ def test_an_old_charge_whose_shipment_is_forgotten_is_not_shipped_and_kept(resul
     assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")
 
 
-@pytest.mark.parametrize(("found", "after"), [(Released(), State.CHARGING), (OLD, State.NEEDS_REFUND)])
+@pytest.mark.parametrize(("found", "after"), [(Voided(), State.CHARGING), (OLD, State.NEEDS_REFUND)])
 def test_a_refused_void_may_repeat_one_that_succeeded(found: Any, after: State) -> None:
-    steps = saga.release(saga.RELEASED)
-    commands: list[Any] = [next(steps), steps.send(Refused(saga.RELEASED)), steps.send(found)]
+    steps = saga.void_charge(saga.CHARGE_VOIDED)
+    commands: list[Any] = [next(steps), steps.send(Refused(saga.CHARGE_VOIDED)), steps.send(found)]
     assert (type(commands[1]), commands[2].transition.after) == (Resolve, after)

@@ -35,7 +35,7 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Voided:
     """The charge under the key was voided."""
 
 
@@ -72,8 +72,8 @@ class Forgotten:
     """Shipping has no record of the key, but its records don't reach back to the charge: the order may have shipped."""
 
 
-ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
-VoidOutcome: TypeAlias = Released | Refused | InDoubt | Unsupported
+ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Voided | KeyReused | InDoubt | Unsupported
+VoidOutcome: TypeAlias = Voided | Refused | InDoubt | Unsupported
 ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | InDoubt | Unsupported
 
 

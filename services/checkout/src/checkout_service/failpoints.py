@@ -14,7 +14,7 @@ QUOTED = "checkout.quote.after"
 TAKEN_OVER = "checkout.take_over.after"
 EMAIL_SENT = "checkout.send_email.after"
 CART_EMPTIED = "checkout.empty_cart.after"
-SETTLE = ("checkout.settle.before", "checkout.settle.after")
+COMPLETE = ("checkout.settle.before", "checkout.settle.after")
 
 RESOLVE = around(commands.Resolve)
 # Orders that the shipping service refuses reach these failpoints.
@@ -31,7 +31,7 @@ ORDER_PATH = (
     *around(commands.Send),
     EMAIL_SENT,
     CART_EMPTIED,
-    *SETTLE,
+    *COMPLETE,
 )
 
 FAILPOINTS = (*ORDER_PATH, TAKEN_OVER, *RESOLVE, *VOID)

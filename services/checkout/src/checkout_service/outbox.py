@@ -10,14 +10,14 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
-from chassis.background import log_errors, mark_retrieved
+from chassis.background import log_errors, mark_retrieved, repeat
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
 from chassis.rpc.status import recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import State
-from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
+from checkout_service.failpoints import CART_EMPTIED, COMPLETE, EMAIL_SENT
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
@@ -36,25 +36,25 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# Sent items are settled after this long, even if their batch is not full.
-_SETTLE_SECONDS = 0.25
+_COMPLETE_SECONDS = 0.25
+_COMPLETE_WITHIN_SECONDS = 6.0
+# Each transaction completes at most this many items: it must be short, because other orders' commits wait for it.
+_BATCH = 20
+_NOT_COMPLETED = "sent items cannot be completed"
 
 # The email service accepted the confirmation, then the mail relay refused it: sending it again has no effect.
 _ACCEPTED_BEFORE = "RECIPIENT_REFUSED"
 
-_SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# Each transaction settles at most this many items: it must be short, because other orders' commits wait for it.
-_BATCH = 20
 
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends outbox items, then settles them in batches: deletes the items and marks their orders DONE.
+    """Sends outbox items, then completes them in batches: deletes the items and marks their orders DONE.
 
-    Items that a crash leaves unsettled are sent again, which has no further effect: see `ports.Sender`. An item becomes
-    a dead letter if its peer refuses the item permanently, or after too many failures. Failures while a peer is down do
-    not count. `senders`: the functions that send items, by kind of item.
+    After a crash, sent items that are still in the journal are sent again, which has no further effect: see
+    `ports.Sender`. An item becomes a dead letter if its peer refuses the item permanently, or after too many failures.
+    Failures while a peer is down do not count. `senders`: the functions that send items, by kind of item.
     """
 
     journal: Journal
@@ -64,8 +64,6 @@ class Outbox:
     telemetry: Telemetry
     failpoints: Failpoints
     _sent: deque[Sent] = field(default_factory=deque, init=False)
-    _unsettled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _batch_complete: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
     _circuits: dict[str, dict[bool, CircuitBreaker]] = field(init=False)
 
@@ -91,51 +89,39 @@ class Outbox:
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
 
     async def run(self) -> None:
-        """Send due items and settle sent items, until cancelled."""
+        """Send due items and complete sent items, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._settle_periodically(), name="settle the outbox")
+            completing = repeat(self._complete_in_time, _COMPLETE_SECONDS, _NOT_COMPLETED)
+            tasks.create_task(completing, name="complete sent items")
             for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items that are being sent, and settle them. Items left unsettled are harmlessly sent again."""
+        """Wait for items that are being sent, and complete them. Items that are left are sent again, without effect."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
-                await log_errors(self.settle(), "the outbox cannot be settled")
+                await log_errors(self.complete(), _NOT_COMPLETED)
 
-    async def settle(self, at_least: int = 1) -> None:
-        """Settle sent items while at least `at_least` are left. If the journal is unavailable, keep the items."""
-        while len(self._sent) >= at_least:
+    async def complete(self) -> None:
+        """Delete sent items from the journal, and mark orders without items DONE. Raise JournalUnavailable."""
+        while self._sent:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
-                await self.failpoints.reach(SETTLE[0])
-                done = await self.journal.settle(batch)
-                await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # keep the items: if they were never settled, they would be sent again
-                self._sent.extendleft(batch)
-                log.warning("the outbox cannot be settled")
-                return
+                await self.failpoints.reach(COMPLETE[0])
+                done = await self.journal.complete(batch)
+                await self.failpoints.reach(COMPLETE[1])
+            except JournalUnavailable:
+                self._sent.extendleft(batch)  # otherwise the items would be sent again
+                raise
             for order_id in done:
                 self.metrics.record_change(order_id, State.DONE)
-        if not self._sent:
-            self._unsettled.clear()
 
-    async def _settle_periodically(self) -> None:
-        while True:
-            await self._unsettled.wait()
-            at_least = _BATCH
-            try:
-                async with asyncio.timeout(_SETTLE_SECONDS):
-                    await self._batch_complete.wait()
-            except TimeoutError:
-                at_least = 1
-            self._batch_complete.clear()
-            # If a settlement hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
-            await log_errors(
-                self.settle(at_least), "the outbox cannot be settled", within_seconds=_SETTLE_WITHIN_SECONDS
-            )
+    async def _complete_in_time(self) -> None:
+        # If a transaction hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
+        async with asyncio.timeout(_COMPLETE_WITHIN_SECONDS):
+            await self.complete()
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If sending fails, leave it in the outbox."""
@@ -210,9 +196,6 @@ class Outbox:
                 return
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
-        self._unsettled.set()
-        if len(self._sent) == _BATCH:  # >= would try to settle again for every new item while the journal is down
-            self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)

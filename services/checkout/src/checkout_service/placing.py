@@ -121,7 +121,7 @@ class OrderPlacer:
             existing = run.preceded_by or await self.journal.read(new.order_id)
         if existing is None:
             raise OrderInProgress(new.order_id)
-        if result is SagaResult.SETTLED:  # the card or the shipment was refused
+        if result is SagaResult.ENDED:  # the card or the shipment was refused
             return await self._existing.join(existing, request, replayed=False)
         if existing.scope == new.scope and may_begin_again(existing, request):
             return BeginAgain()

@@ -53,14 +53,14 @@ class CircuitBreaker:
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int) -> int:
-        """Return how many items may start, at most `wanted`. The caller must later `release` each of these items."""
+        """Return how many items may start, at most `wanted`. The caller must later `give_back` each of these places."""
         granted = wanted
         if self.open:
             granted = min(wanted, 1) if not self.in_progress and self._now() >= self._probe_at else 0
         self.in_progress += granted
         return granted
 
-    def release(self, count: int) -> None:
+    def give_back(self, count: int) -> None:
         self.in_progress -= count
 
     def record_success(self) -> None:
@@ -150,7 +150,7 @@ class QueueWorker(Generic[ItemT]):
         except Exception:
             log.exception("work cannot be claimed")
         finally:
-            self.circuit.release(limit - len(items))
+            self.circuit.give_back(limit - len(items))
         for item in items:
             tasks.create_task(self._perform(item))
         return len(items) == limit and (limit > 0 or room == 0)
@@ -170,7 +170,7 @@ class QueueWorker(Generic[ItemT]):
             log.exception("background work failed")
             self.circuit.record_failure()
         finally:
-            self.circuit.release(1)
+            self.circuit.give_back(1)
             if self.circuit.in_progress <= CONCURRENCY // 2:
                 self._has_room.set()
 

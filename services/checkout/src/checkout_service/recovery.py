@@ -53,16 +53,16 @@ class Recovery:
         async with asyncio.TaskGroup() as tasks:
             statistics = repeat(self._update_statistics, _STATISTICS_SECONDS, "the statistics of orders cannot be read")
             tasks.create_task(statistics, name="statistics")
-            sweeping = repeat(self._settle_complete, _SWEEP_SECONDS, "complete orders cannot be settled")
-            tasks.create_task(sweeping, name="settle complete orders")
+            sweeping = repeat(self._complete_leftover, _SWEEP_SECONDS, "leftover orders cannot be completed")
+            tasks.create_task(sweeping, name="complete leftover orders")
             for worker in workers(self.poll_timer, self._circuits, self.journal.claim_expired, self._recover):
                 tasks.create_task(worker.run())
 
     async def _update_statistics(self) -> None:
         self.metrics.statistics = await self.journal.statistics()
 
-    async def _settle_complete(self) -> None:
-        for order_id in await self.journal.settle_complete():
+    async def _complete_leftover(self) -> None:
+        for order_id in await self.journal.complete_leftover():
             self.metrics.record_change(order_id, State.DONE)
 
     async def _recover(self, entry: Entry) -> bool | None:
@@ -78,8 +78,8 @@ class Recovery:
             await self.failpoints.reach(TAKEN_OVER)
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
-        if result is SagaResult.SETTLED:
+        if result is SagaResult.ENDED:
             self.metrics.record_recovered()
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
-        return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
+        return None if result is SagaResult.SUPERSEDED else result is SagaResult.ENDED

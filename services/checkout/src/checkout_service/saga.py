@@ -29,7 +29,6 @@ from checkout_service.commands import (
     KeyReused,
     R,
     Refused,
-    Released,
     Resolve,
     ResolveShipment,
     Restore,
@@ -40,6 +39,7 @@ from checkout_service.commands import (
     Unsupported,
     Update,
     Void,
+    Voided,
     VoidOutcome,
     Wait,
 )
@@ -50,7 +50,7 @@ from checkout_service.ports import Entry
 class SagaResult(Enum):
     """How a run of a saga ended."""
 
-    SETTLED = auto()
+    ENDED = auto()
     """The order has an outcome to return to its callers."""
     SUPERSEDED = auto()
     """Another worker has the order, another order has its scope or cart, or the journal has lost the order."""
@@ -63,7 +63,7 @@ Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 # A worker starts or resolves at most this many attempts before it leaves the order to the next worker.
 MAX_ATTEMPTS_OF_RUN = 16
 
-RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
+CHARGE_VOIDED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
 IN_DOUBT = Refusal("FailedPrecondition", "LEDGER_UNAVAILABLE", "payment cannot say whether it charged the card")
 FORGOTTEN = Refusal("FailedPrecondition", "SHIPMENT_FORGOTTEN", "charged before shipping's oldest records")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
@@ -86,7 +86,7 @@ def recover(entry: Entry) -> Saga:
     if entry.state is State.SETTLING and entry.refusal is not None:
         return settle(entry.refusal, entry.tracking_id)
     if entry.state is State.VOIDING:
-        return release(entry.refusal or RELEASED)
+        return void_charge(entry.refusal or CHARGE_VOIDED)
     return resolve(entry.refused_as or State.ABANDONED, entry.refusal)
 
 
@@ -101,8 +101,8 @@ def charge(*, resumed: bool) -> Saga:
             case Refused(refusal):
                 # An earlier try whose outcome is unknown may still succeed, so only a fence makes the refusal final.
                 return (yield from resolve(State.DECLINED, refusal, certain=certain))
-            case Released():
-                return (yield from resolve(State.VOIDED, RELEASED, certain=certain))
+            case Voided():
+                return (yield from resolve(State.VOIDED, CHARGE_VOIDED, certain=certain))
             case KeyReused():
                 # The key was used before, with other content or by another request: the journal has lost that order.
                 outcome, _ = yield from _until_certain(Resolve())
@@ -138,8 +138,8 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 break
             case Refused(declined) if refusal is None:
                 after, refusal = State.DECLINED, declined
-            case Released() if refusal is None:
-                after, refusal = State.VOIDED, RELEASED
+            case Voided() if refusal is None:
+                after, refusal = State.VOIDED, CHARGE_VOIDED
         # Record the refusal with the next attempt, so that no later worker charges the card.
         pending = after if refusal else None
         if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
@@ -147,14 +147,14 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
     return SagaResult.UNFINISHED
 
 
-def release(refusal: Refusal) -> Saga:
+def void_charge(refusal: Refusal) -> Saga:
     """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
     outcome: ChargeOutcome | VoidOutcome = (yield from _until_certain(Void()))[0]
     if isinstance(outcome, Refused):
         # Perhaps an earlier call voided the charge, but its response was lost.
         outcome, _ = yield from _until_certain(Resolve())
     match outcome:
-        case Released():
+        case Voided():
             # The journal may have lost later attempts that were charged, so resolve these before ending the order.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
@@ -180,7 +180,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     after, contradiction = State.SETTLED, ""
     if decision.reason == SETTLED_SHIPPED:
         after = State.SHIPPED
-        if isinstance(charge, Fenced | Released | Refused):
+        if isinstance(charge, Fenced | Voided | Refused):
             contradiction = "payment has no charge"
         elif shipped_as not in {"", tracking_id}:
             contradiction = f"shipping has sent {shipped_as}"
@@ -196,7 +196,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
         decision = replace(decision, reason="SETTLEMENT_REFUSED", message=contradiction)
     step, detail = decision.reason.lower(), decision.message
     updated = yield Update(Transition(State.SETTLING, after, "", tracking_id, decision, step=step, detail=detail))
-    return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED
+    return SagaResult.ENDED if updated else SagaResult.SUPERSEDED
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:
@@ -214,7 +214,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case Forgotten():
             return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, FORGOTTEN, transaction_id))
         case Fenced():
-            return (yield from _void(transaction_id, RELEASED))
+            return (yield from _void(transaction_id, CHARGE_VOIDED))
         case InDoubt() | Unsupported():
             return SagaResult.UNFINISHED
 
@@ -242,7 +242,7 @@ def _displace(charged: Charged | KeyReused) -> Saga:
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
-            return (yield from _void(transaction_id, RELEASED))
+            return (yield from _void(transaction_id, CHARGE_VOIDED))
         case InDoubt():
             return SagaResult.UNFINISHED
         case _:
@@ -252,7 +252,7 @@ def _displace(charged: Charged | KeyReused) -> Saga:
 def _void(transaction_id: str, refusal: Refusal) -> Saga:
     if not (yield from _update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal))):
         return SagaResult.SUPERSEDED
-    return (yield from release(refusal))
+    return (yield from void_charge(refusal))
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
@@ -262,7 +262,7 @@ def _finish(transaction_id: str, tracking_id: str) -> Saga:
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
     yield Send()
-    return SagaResult.SETTLED
+    return SagaResult.ENDED
 
 
 def _begin_next_attempt(
@@ -273,7 +273,7 @@ def _begin_next_attempt(
 
 def _end(before: State, after: State, refusal: Refusal | None = None, transaction_id: str = "") -> Saga:
     updated = yield from _update(Transition(before, after, transaction_id, refusal=refusal))
-    return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED
+    return SagaResult.ENDED if updated else SagaResult.SUPERSEDED
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:

@@ -11,16 +11,16 @@ from checkout_service.commands import (
     Fenced,
     KeyReused,
     Refused,
-    Released,
     ShipOutcome,
     Shipped,
     Unsupported,
+    Voided,
     VoidOutcome,
 )
 from checkout_service.domain import Card, Order, OrderLine, Refusal
 
 REFUSED = Refused(Refusal("FailedPrecondition", "NO", "no"))
-UNCHARGED: dict[str, ChargeOutcome] = {"FENCED": Fenced(existing=True), "DECLINED": REFUSED, "VOIDED": Released()}
+UNCHARGED: dict[str, ChargeOutcome] = {"FENCED": Fenced(existing=True), "DECLINED": REFUSED, "VOIDED": Voided()}
 
 
 class Content(NamedTuple):
@@ -38,7 +38,7 @@ class PaymentModel:
         declined: fingerprints of requests whose card is declined.
         records_declines: otherwise a declined card is like a malformed one.
         ledger: state and content by key.
-        captured: keys of charges, one for each time that a card was charged and not released.
+        captured: keys of charges, one for each time that a card was charged and not voided.
     """
 
     declined: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class PaymentModel:
         if state == "CHARGED":
             self.ledger[key] = "VOIDED", content
             self.captured.remove(key)
-        return Released() if state in {"CHARGED", "VOIDED"} else REFUSED
+        return Voided() if state in {"CHARGED", "VOIDED"} else REFUSED
 
 
 @dataclass

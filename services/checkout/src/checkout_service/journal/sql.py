@@ -61,7 +61,7 @@ _REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that is silent for this lon
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
-_SETTLED_AT_ONCE = 100
+_COMPLETED_AT_ONCE = 100
 
 
 class Journal:
@@ -232,7 +232,7 @@ class Journal:
         )
         return sorted(row["kind"] for row in requeued)
 
-    async def settle(self, sent: Collection[Sent]) -> list[str]:
+    async def complete(self, sent: Collection[Sent]) -> list[str]:
         """Delete sent outbox items. Skip items that the database rejects. Return the ids of the orders now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
@@ -246,15 +246,15 @@ class Journal:
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 
-    async def settle_complete(self) -> list[str]:
+    async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
 
-        async def settle(limit: int, passed: int) -> list[str]:
+        async def complete(limit: int, passed: int) -> list[str]:
             # While emails can't be sent, this query reads every SHIPPED order.
             found = await self._report(statements.COMPLETE, limit=limit, passed=passed)
             return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
-        return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
+        return await self._heads["complete"].take(complete, _COMPLETED_AT_ONCE)
 
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)

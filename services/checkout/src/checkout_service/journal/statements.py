@@ -255,8 +255,8 @@ REQUEUE_OR_CONFIRM = f"""
     RETURNING kind
 """
 
-# Two replicas may settle an order's two items at the same time. Without the lock, each replica would still see the item
-# that the other one deletes, and the order would remain SHIPPED.
+# Two replicas may complete an order's two items at the same time. Without the lock, each replica would still see the
+# item that the other one deletes, and the order would remain SHIPPED.
 LOCK_ORDERS = f"""
     SELECT order_id, epoch, state, attempt FROM orders
     WHERE {_LISTED} ORDER BY order_id FOR UPDATE

@@ -15,8 +15,8 @@ from checkout_service.commands import (
     InDoubt,
     KeyReused,
     Refused,
-    Released,
     Unsupported,
+    Voided,
     VoidOutcome,
 )
 from checkout_service.domain import Card, Order, Refusal
@@ -31,7 +31,7 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
-    "CHARGE_VOIDED": Released(),
+    "CHARGE_VOIDED": Voided(),
     "IDEMPOTENCY_KEY_REUSED": KeyReused(),
 }
 
@@ -82,7 +82,7 @@ class PaymentClient(Payment):
             return Unsupported()
         except DomainError as error:
             return refused_or_in_doubt(error)
-        return Released()
+        return Voided()
 
     async def _deduplicates(self) -> bool:
         """Return whether payment has our ledger, which charges once per key. Raise DomainError if this is unclear."""
@@ -114,7 +114,7 @@ def _outcome_from_wire(
         case "fenced":
             return Fenced(reply.fenced.existing)
         case "voided":
-            return Released()
+            return Voided()
         case _:
             reason = reason_from_peer(reply.declined.reason)
             return Refused(Refusal("FailedPrecondition", reason, "the card was declined"))

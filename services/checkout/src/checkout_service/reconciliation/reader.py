@@ -117,10 +117,10 @@ class Reader:
     manifest: ShipmentManifestStub
     confirmations: MailRecordsStub | None
 
-    async def compare(self, since: float, settled_before: float) -> Comparison:
+    async def compare(self, since: float, due_before: float) -> Comparison:
         """Compare all orders that were created, charged or shipped since `since`, are stuck, or disagreed before.
 
-        Records newer than `settled_before` need no counterpart yet, unless they are dated in the future.
+        Records newer than `due_before` need no counterpart yet, unless they are dated in the future.
         """
         found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS
         earlier = await self.open_mismatches()
@@ -131,7 +131,7 @@ class Reader:
             for records in batch:
                 found.add(records)
                 opened = earlier.get(records.order_id, {})
-                current = [*find_mismatches(records, settled_before, complete_since, known=opened, now=now)]
+                current = [*find_mismatches(records, due_before, complete_since, known=opened, now=now)]
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))

@@ -174,7 +174,7 @@ The time is infinite if such records could not be read. Charges are never delete
 
 def find_mismatches(
     records: OrderRecords,
-    settled_before: float,
+    due_before: float,
     complete_since: CompleteSince,
     *,
     known: Collection[str] = (),
@@ -182,7 +182,7 @@ def find_mismatches(
 ) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
-    Records newer than `settled_before` need no counterpart yet, unless they are dated later than `now`. The
+    Records newer than `due_before` need no counterpart yet, unless they are dated later than `now`. The
     counterparts of records older than `complete_since` may have been deleted because of their age, unless their
     absence is one of the kinds that are already `known`.
     """
@@ -193,9 +193,9 @@ def find_mismatches(
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
-        is_settled = since < settled_before or since > now
+        is_due = since < due_before or since > now
         is_found = kind in known or (kind is Kind.NOT_MAILED and records.confirmations)
-        if is_settled and (is_found or complete_since.get(kind, 0.0) <= since):
+        if is_due and (is_found or complete_since.get(kind, 0.0) <= since):
             yield Mismatch(kind, records.order_id, order.state if order else "", since, detail)
 
 
