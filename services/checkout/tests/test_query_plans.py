@@ -7,7 +7,6 @@ hundred thousand orders and the statistics of a million; its tables then seem te
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import pytest
@@ -48,20 +47,16 @@ COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"
 IN_ORDER = dict.fromkeys(("LIST", "LIST_DONE"), "ix_orders_created_at")
 """Read the first rows of an index and stop at their limit."""
 CLAIMS = {
-    f"{tries}.{claim}": column
-    for tries in ("NEW", "FAILED")
-    for column, claims in {
-        "lease_until": ("correct_leases", "claim_expired"),
-        "due_at": ("correct_due_times", "claim_outbox"),
-    }.items()
-    for claim in claims
+    f"{name} {failed} {claim}": (getattr(queue, claim), "lease_until" if name in State.__members__ else "due_at")
+    for (name, failed), queue in statements.QUEUES.items()
+    for claim in ("correct", "claim")
 }
 NAME = re.compile("(?!NOW)[A-Z][A-Z_]+")
 TEXTS: dict[str, str] = {
     **{name: text for name, text in vars(statements).items() if NAME.fullmatch(name) and isinstance(text, str)},
-    **{name: attrgetter(name)(statements) for name in CLAIMS},
+    **{name: text for name, (text, _) in CLAIMS.items()},
 }
-BY_TIME = CLAIMS | dict.fromkeys(("COUNT_FUTURE", "OLD"), "created_at")
+BY_TIME = {name: column for name, (_, column) in CLAIMS.items()} | dict.fromkeys(("COUNT_FUTURE", "OLD"), "created_at")
 """Statements that read only what is due, out of many that are not, and the column that an index finds it by."""
 
 

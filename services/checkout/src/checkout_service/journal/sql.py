@@ -146,9 +146,7 @@ class Journal:
         Each claimed order counts as failed until its state changes. `failed`: True claims only orders that have failed
         before, False only orders that have not.
         """
-        claims = statements.FAILED if failed else statements.NEW
-        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
-        return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
+        return readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
         """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox.
@@ -192,12 +190,10 @@ class Journal:
 
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         """Lease up to `limit` due outbox items of a kind. `failed`: see `claim_expired`."""
-        claims = statements.FAILED if failed else statements.NEW
-        texts = (claims.correct_due_times, claims.claim_outbox)
-        claimed = await self._claim(kind, limit, *texts, failed=failed, kind=kind)
+        claimed = await self._claim(kind, limit, failed=failed)
         if not claimed:
             return []
-        items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
+        items = [{"order_id": row["order_id"]} for row in claimed]
         found = readable_entries(await self._read(statements.READ_MANY, items))
         entries = {entry.order_id: entry for entry in found}
         return [
@@ -258,16 +254,15 @@ class Journal:
 
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)
-        (outbox,) = await self._report(statements.COUNT_OUTBOX)
-        dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
+        outbox = await self._report(statements.COUNT_OUTBOX)
         unsent = await self._report(statements.OLDEST_NOTIFICATION)
         (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
         oldest = max((row["age"] for row in counts if row["state"] in OPEN), default=0.0)
         return Statistics(
             {State(row["state"]): row["orders"] for row in counts},
             max(oldest, 0.0),
-            outbox["items"] - sum(dead_letters.values()),
-            dead_letters,
+            sum(row["items"] - row["dead"] for row in outbox),
+            {row["kind"]: row["dead"] for row in outbox if row["dead"]},
             future["orders"],
             max([row["age"] for row in unsent], default=0.0),
             {State(row["state"]): row["age"] for row in counts if row["state"] in NEEDS_OPERATOR},
@@ -343,21 +338,21 @@ class Journal:
             log.error("the journal needs another release, see CHANGELOG.md", protocol=number, known=known)
             raise JournalUnavailable(f"the journal has protocol number {number}, but this release knows only {known}")
 
-    async def _claim(
-        self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
-    ) -> Sequence[Row]:
-        """If work is due, correct times too far in the future, run `texts`, and return the first statement's rows."""
-        if (queue, failed) not in await self._due_queues():
+    async def _claim(self, name: str, limit: int, *then: str, failed: bool) -> Sequence[Row]:
+        """Claim and return up to `limit` due rows of a queue. `then`: statements to run in the same transaction."""
+        if (name, failed) not in await self._due_queues():
             return []
+        queue = statements.QUEUES[name, failed]
         with suppress(JournalUnavailable):  # even if the correction fails, other rows can be claimed
-            await self._database.write(self._statement(correction, **values))
+            await self._database.write(self._statement(queue.correct))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
-            parameters = {**values, "limit": limit, "passed": passed, "new_owner": new_owner()}
-            claimed, *_ = await self._database.write(*(self._statement(text, **parameters) for text in texts))
+            values = {"state": name, "limit": limit, "passed": passed, "new_owner": new_owner()}
+            texts = (queue.claim, *then)
+            claimed, *_ = await self._database.write(*(self._statement(text, **values) for text in texts))
             return claimed
 
-        return await self._heads[queue, failed].take(claim, limit)
+        return await self._heads[name, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
         """Return the queues with due work, as pairs: an order state or item kind, and whether the work failed before.

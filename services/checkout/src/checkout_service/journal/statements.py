@@ -34,7 +34,8 @@ _SAME_CART = f"{_generation('cart_etag')} = {_generation('CAST(:cart_etag AS TEX
 _KNOWN = "(SELECT number FROM protocol) <= :protocol"
 
 # The clock may have been set back, so ignore times further in the future than any that workers set.
-_LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
+_LATEST = f"{NOW} + :max_ahead_seconds"
+_LEASED = f"(lease_until > {NOW} AND lease_until <= {_LATEST})"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
 _FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
@@ -49,6 +50,7 @@ _ENTRY = f"""
     failures, reason, refusal, transaction_id, tracking_id, traceparent, created_at, updated_at, {_STUCK} AS stuck,
     currency_code, total_units, total_nanos, snapshot
 """
+_ITEM = "order_id, kind"
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''") -> str:
@@ -114,86 +116,74 @@ REOPEN = f"""
     RETURNING {_ENTRY}
 """
 
-# Matches orders that were just claimed. They have the longest leases, so the index on lease times finds them quickly.
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """SQL of a queue: the orders in a state, or the outbox items of a kind, that have failed before or have not.
+
+    Attributes:
+        is_due: the condition that the queue has rows to claim or to correct.
+        correct: makes rows due whose time is further in the future than any that workers set.
+        claim: claims up to :limit due rows, and returns them.
+    """
+
+    is_due: str
+    correct: str
+    claim: str
+
+
+def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: str = "") -> Queue:
+    """Return the SQL of the queue of these `rows` of a table. `time`: the column that says when a row is due."""
+    return Queue(
+        f"""
+            (SELECT min({time}) FROM {table} WHERE {rows}) <= {NOW}
+            OR (SELECT max({time}) FROM {table} WHERE {rows}) > {_LATEST}
+        """,
+        f"UPDATE {table} SET {time} = {NOW} WHERE {rows} AND {time} > {_LATEST}",
+        # A row may kill every worker that claims it, so schedule the next try now, with a growing delay.
+        f"""
+            WITH due AS MATERIALIZED (
+                SELECT {key} FROM {table} WHERE {rows} AND {time} <= {NOW}
+                ORDER BY {time} LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
+            )
+            UPDATE {table} SET
+                {owner} failures = failures + 1,
+                {time} = {NOW} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
+            WHERE ({key}) IN (SELECT {key} FROM due)
+            RETURNING {columns}
+        """,
+    )
+
+
+_NEW_OWNER = "epoch = epoch + 1, owner = :new_owner, worker = :worker,"
+_TRIES = ((False, "failures = 0"), (True, "failures > 0"))
+# The queues by name, a state or a kind, and by whether the rows have failed before.
+QUEUES: dict[tuple[str, bool], Queue] = {
+    (state, failed): _queue(
+        "orders", "order_id", "lease_until", f"{_OPEN} AND state = '{state}' AND {tries}", _ENTRY, owner=_NEW_OWNER
+    )
+    for state in OPEN
+    for failed, tries in _TRIES
+} | {
+    (kind, failed): _queue(
+        "outbox", _ITEM, "due_at", f"dead_at IS NULL AND kind = '{kind}' AND {tries}", f"{_ITEM}, failures"
+    )
+    for kind in OUTBOX_KINDS
+    for failed, tries in _TRIES
+}
+
+# Reading first saves write transactions, which SQLite runs one at a time.
+DUE_QUEUES = " UNION ALL ".join(
+    f"SELECT '{name}' AS queue, {int(failed)} AS failed WHERE {_KNOWN} AND ({queue.is_due})"
+    for (name, failed), queue in QUEUES.items()
+)
+
+# Just claimed orders have the longest leases, so the index on lease times finds them quickly.
 _JUST_CLAIMED = f"""
     {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
         AND owner = :new_owner
 """
 CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="worker")
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """SQL that claims orders and outbox items: NEW for items that have never failed, FAILED for items that have.
-
-    `tries`: the SQL condition that distinguishes NEW from FAILED. The partial indexes contain the same condition.
-    """
-
-    tries: str
-
-    @property
-    def correct_leases(self) -> str:
-        return f"""
-            UPDATE orders SET lease_until = {NOW}
-            WHERE {_OPEN} AND state = :state AND {self.tries} AND lease_until > {NOW} + :max_ahead_seconds
-        """
-
-    @property
-    def claim_expired(self) -> str:
-        # An order may kill every worker that claims it, so schedule the next try now, with a growing delay.
-        return f"""
-            WITH due AS MATERIALIZED (
-                SELECT order_id FROM orders
-                WHERE {_OPEN} AND state = :state AND {self.tries} AND lease_until <= {NOW}
-                ORDER BY lease_until LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
-            )
-            UPDATE orders SET
-                epoch = epoch + 1, owner = :new_owner, worker = :worker, failures = failures + 1,
-                lease_until = {NOW} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
-            WHERE order_id IN (SELECT order_id FROM due)
-            RETURNING {_ENTRY}
-        """
-
-    @property
-    def correct_due_times(self) -> str:
-        return f"""
-            UPDATE outbox SET due_at = {NOW}
-            WHERE dead_at IS NULL AND kind = :kind AND {self.tries} AND due_at > {NOW} + :max_ahead_seconds
-        """
-
-    @property
-    def claim_outbox(self) -> str:
-        return f"""
-            WITH due AS MATERIALIZED (
-                SELECT order_id, kind FROM outbox
-                WHERE dead_at IS NULL AND kind = :kind AND {self.tries} AND due_at <= {NOW}
-                ORDER BY due_at LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
-            )
-            UPDATE outbox SET
-                failures = failures + 1,
-                due_at = {NOW} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
-            WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
-            RETURNING order_id, kind, failures
-        """
-
-
-NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
-
-
-_QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'") for state in OPEN]
-_QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
-
-# Lists the queues (order states and outbox item kinds) with something to claim. Reading first saves write transactions,
-# which SQLite runs one at a time. A time further in the future than any that workers set counts as due.
-DUE_QUEUES = " UNION ALL ".join(
-    f"""
-    SELECT '{queue}' AS queue, {failed} AS failed
-    WHERE {_KNOWN} AND ((SELECT min({times}) FROM {rows} AND {claims.tries}) <= {NOW}
-        OR (SELECT max({times}) FROM {rows} AND {claims.tries}) > {NOW} + :max_ahead_seconds)
-    """
-    for queue, times, rows in _QUEUES
-    for failed, claims in enumerate((NEW, FAILED))
-)
 
 UPDATE = f"""
     UPDATE orders SET
@@ -326,9 +316,7 @@ COUNT_ACTIVE = f"""
     SELECT state, count(*) AS orders, {NOW} - min(updated_at) AS age FROM orders WHERE {_ACTIVE} GROUP BY state
 """
 
-COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
-
-COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
+COUNT_OUTBOX = "SELECT kind, count(*) AS items, count(dead_at) AS dead FROM outbox GROUP BY kind"
 
 # A SHIPPED order's `updated_at` is when its outbox was filled.
 OLDEST_NOTIFICATION = f"""
