@@ -16,11 +16,10 @@ from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded
 from checkout_service.executor import Executor, Run
-from checkout_service.existing_orders import ExistingOrders
+from checkout_service.existing_orders import BeginAgain, ExistingOrders, Outcome, Placed, Replayed, may_begin_again
 from checkout_service.failpoints import QUOTED
 from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
-from checkout_service.outcomes import BeginAgain, Outcome, Placed, Replayed, may_begin_again
 from checkout_service.ports import Entry, Quotes
 from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, scope_of_key, validate
 from checkout_service.saga import SagaResult

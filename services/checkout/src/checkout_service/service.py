@@ -14,8 +14,8 @@ from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, pri
 from chassis.values.fields import limit_text, require_between, require_text, signed_reason
 from checkout_service.domain import State
 from checkout_service.executor import Executor
+from checkout_service.existing_orders import Replayed
 from checkout_service.journal.sql import Journal
-from checkout_service.outcomes import Replayed
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry

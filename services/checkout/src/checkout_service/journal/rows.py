@@ -11,7 +11,7 @@ from chassis.errors import FieldViolation
 from chassis.sql.database import Row
 from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry
 
 log = structlog.get_logger()
 
@@ -28,15 +28,17 @@ _STEPS = {
 
 SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
-
-def claim_to_row(claim: Claim) -> dict[str, Any]:
-    return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
+# The columns that an entry takes over as they are.
+_COLUMNS = (
+    *("scope", "fingerprint", "attempt", "epoch", "owner", "failures", "transaction_id", "tracking_id", "traceparent"),
+    *("created_at", "updated_at"),
+)
 
 
 def new_order_to_row(new: Entry) -> dict[str, Any]:
     order, total = new.order, new.order.total
     return {
-        **claim_to_row(new.claim),
+        **asdict(new.claim),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,
@@ -78,23 +80,13 @@ def entry_from_row(row: Row) -> Entry:
         order, stored = snapshots.load_columns(row), bytes(row["snapshot"]).decode(errors="replace")
         unreadable = CARD_NUMBER.sub("…", f"{row['state']} {row['refusal']} {stored}")
     return Entry(
-        scope=row["scope"],
+        **{column: row[column] for column in _COLUMNS},
         order=order,
-        fingerprint=row["fingerprint"],
         state=state,
-        attempt=row["attempt"],
-        epoch=row["epoch"],
-        owner=row["owner"],
         leased=bool(row["leased"]),
-        failures=row["failures"],
         reason=refusal.reason if refusal and state in REFUSED else row["reason"],
         refusal=refusal,
         refused_as=refused_as,
-        transaction_id=row["transaction_id"],
-        tracking_id=row["tracking_id"],
-        traceparent=row["traceparent"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
         stuck=bool(row["stuck"]) or bool(unreadable),
         unreadable=unreadable,
         recorded_total=snapshots.recorded_total(row),
