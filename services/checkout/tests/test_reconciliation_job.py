@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +11,7 @@ from google.protobuf.message import Message
 
 from chassis.errors import Unavailable
 from chassis.rpc.client import channel
-from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, _wait_for, main
+from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _compare_in_time, main
 from checkout_service.reconciliation.reader import Comparison, Reader, _order_from_wire, _pages
 from shop_cli.local.ports import reserved
 from shop_internal import orders_pb2
@@ -62,10 +61,11 @@ async def test_the_job_ends_with_the_last_error_when_its_time_is_over() -> None:
 async def test_a_peer_that_answers_late_is_waited_for_and_named_meanwhile(capsys: pytest.CaptureFixture[str]) -> None:
     with reserved(1) as (port,):
         payment = channel(f"127.0.0.1:{port}", "", timeout_seconds=1)
-        waiting = asyncio.create_task(_wait_for({"payment": payment}, until=time.monotonic() + 300))
+        reader = cast("Reader", RestartedPeer(failures=0))
+        waiting = asyncio.create_task(_compare_in_time(reader, {"payment": payment}, settings(wait_seconds=300)))
         await wait_until(lambda: "payment" in capsys.readouterr().out)
         async with serve(port=port):
-            assert await waiting == ""
+            assert await waiting is FOUND
         await payment.close()
 
 

@@ -346,7 +346,7 @@ class Journal:
             await self._database.write(self._statement(queue.correct))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
-            values = {"state": name, "limit": limit, "passed": passed, "new_owner": new_owner()}
+            values: dict[str, Any] = {"state": name, "limit": limit, "passed": passed, "new_owner": new_owner()}
             texts = (queue.claim, *then)
             claimed, *_ = await self._database.write(*(self._statement(text, **values) for text in texts))
             return claimed

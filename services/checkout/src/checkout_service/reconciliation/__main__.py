@@ -91,37 +91,28 @@ async def _compare_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Comparison:
     """Wait until all peers are healthy, then compare the records. Start over if a peer fails, until time runs out."""
-    until = time.monotonic() + settings.wait_seconds
+    started, logged = time.monotonic(), ""
     while True:
-        missing = await _wait_for(channels, until)
-        try:
-            now = time.time()
-            return await reader.compare(now - settings.window_hours * 3600, now - settings.grace_minutes * 60)
-        except (Unavailable, DeadlineExceeded) as error:
-            if missing:
-                seconds = settings.wait_seconds
-                raise Unavailable(f"{missing} did not answer for {seconds:g} s: {error.message}") from error
-            if time.monotonic() >= until:
-                raise
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> str:
-    """Wait until all peers are healthy or `until` has passed. Return the names of the unhealthy peers."""
-    started, waited_for = time.monotonic(), ""
-    while missing := ", ".join(
-        peer
-        for peer, channel in channels.items()
-        if channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY
-    ):
-        now = time.monotonic()
-        if now >= until:
-            break
-        if missing != waited_for and now > started + _CONNECTED_SECONDS:
+        waited = time.monotonic() - started
+        missing = ", ".join(peer for peer, channel in channels.items() if not _is_ready(channel))
+        if not missing or waited >= settings.wait_seconds:
+            try:
+                now = time.time()
+                return await reader.compare(now - settings.window_hours * 3600, now - settings.grace_minutes * 60)
+            except (Unavailable, DeadlineExceeded) as error:
+                if missing:
+                    message = f"{missing} did not answer for {settings.wait_seconds:g} s: {error.message}"
+                    raise Unavailable(message) from error
+                if waited >= settings.wait_seconds:
+                    raise
+        elif missing != logged and waited > _CONNECTED_SECONDS:
             log.info("waiting", peers=missing)
-            waited_for = missing
+            logged = missing
         await asyncio.sleep(_POLL_SECONDS)
-    return missing
+
+
+def _is_ready(channel: grpc.aio.Channel) -> bool:
+    return channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
 
 def _report(found: Comparison, telemetry: Telemetry) -> None:
