@@ -35,10 +35,8 @@ def upgrade() -> None:
         sa.Column("snapshot", sa.LargeBinary, nullable=False),
         sa.Column("answer", sa.LargeBinary),
     )
-    active = sa.text("state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND')")
-    op.create_index(
-        "ix_orders_active", "orders", ["state", "lease_until"], sqlite_where=active, postgresql_where=active
-    )
+    active = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND')"
+    op.execute(f"CREATE INDEX ix_orders_active ON orders (state, lease_until) WHERE {active}")
     op.create_table(
         "outbox",
         sa.Column("order_id", sa.String(36), primary_key=True),

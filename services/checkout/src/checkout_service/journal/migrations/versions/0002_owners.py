@@ -7,8 +7,7 @@ revision = "0002"
 down_revision = "0001"
 
 _LIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
-_ACTIVE = sa.text("state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')")
-_LIVE_CART = sa.text(f"cart_etag <> '' AND {_LIVE}")
+_ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 
 # Earlier releases could order a cart twice, under two keys. Leave the cart to the newest order, and give the older
 # orders etags that no cart has.
@@ -27,18 +26,10 @@ def upgrade() -> None:
     op.create_index("ix_orders_created_at", "orders", ["created_at", "order_id"])
     op.drop_index("ix_orders_fingerprint", "orders")
     op.drop_index("ix_orders_active", "orders")
-    op.create_index(
-        "ix_orders_active", "orders", ["state", "lease_until"], sqlite_where=_ACTIVE, postgresql_where=_ACTIVE
-    )
+    op.execute(f"CREATE INDEX ix_orders_active ON orders (state, lease_until) WHERE {_ACTIVE}")
     # Without this index, the update below would compare each order with all other orders of its user.
     op.create_index("ix_orders_cart", "orders", ["user_id", "cart_etag"])
     op.execute(_SEPARATE_ORDERS_OF_ONE_CART)
     op.drop_index("ix_orders_cart", "orders")
-    op.create_index(
-        "ix_orders_live_cart",
-        "orders",
-        ["user_id", "cart_etag"],
-        unique=True,
-        sqlite_where=_LIVE_CART,
-        postgresql_where=_LIVE_CART,
-    )
+    live_cart = f"cart_etag <> '' AND {_LIVE}"
+    op.execute(f"CREATE UNIQUE INDEX ix_orders_live_cart ON orders (user_id, cart_etag) WHERE {live_cart}")

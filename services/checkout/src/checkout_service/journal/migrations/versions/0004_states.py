@@ -4,16 +4,15 @@ PostgreSQL also preferred this index to the primary key. Queries by operators us
 orders, the creation time for finished orders, and a new index for the few orders that ended without effect.
 """
 
-import sqlalchemy as sa
 from alembic import op
 
 revision = "0004"
 down_revision = "0003"
 
-RELEASED_CART = sa.text("state IN ('DECLINED', 'VOIDED', 'ABANDONED')")
-
 
 def upgrade() -> None:
     op.drop_index("ix_orders_state", "orders")
-    columns = ["state", "created_at", "order_id"]
-    op.create_index("ix_orders_released", "orders", columns, sqlite_where=RELEASED_CART, postgresql_where=RELEASED_CART)
+    op.execute(
+        "CREATE INDEX ix_orders_released ON orders (state, created_at, order_id) "
+        "WHERE state IN ('DECLINED', 'VOIDED', 'ABANDONED')"
+    )
