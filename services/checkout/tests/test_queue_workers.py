@@ -39,19 +39,17 @@ def clock(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def opened(*, failures: int = 5) -> CircuitBreaker:
     """Return a circuit breaker whose calls began together and failed."""
     circuit = CircuitBreaker("peer")
-    circuit.admit(failures)
     for _ in range(failures):
         circuit.record_failure()
-    circuit.give_back(failures)
     return circuit
 
 
 @pytest.mark.usefixtures("clock")
 def test_failures_in_a_row_open_the_circuit_and_one_success_closes_it() -> None:
     circuit = opened()
-    assert circuit.admit(16) == 0
+    assert circuit.admit(16, 0) == 0
     circuit.record_success()
-    assert circuit.admit(16) == 16
+    assert circuit.admit(16, 0) == 16
 
 
 @pytest.mark.parametrize("failures", [5, 16])
@@ -60,9 +58,7 @@ def test_an_open_circuit_admits_one_probe_after_a_pause_from_the_failure_that_op
 ) -> None:
     circuit = opened(failures=failures)
     clock.seconds += 1.0
-    assert (circuit.admit(16), circuit.admit(16)) == (1, 0)
-    circuit.give_back(1)  # it was not used
-    assert circuit.admit(16) == 1
+    assert (circuit.admit(16, 0), circuit.admit(15, 1)) == (1, 0)
 
 
 def test_the_pause_between_probes_grows_to_a_minute(clock: Clock) -> None:
@@ -70,9 +66,8 @@ def test_the_pause_between_probes_grows_to_a_minute(clock: Clock) -> None:
     pauses: list[float] = []
     while len(pauses) < 8:
         clock.seconds += 0.5
-        if circuit.admit(1):
+        if circuit.admit(1, 0):
             circuit.record_failure()
-            circuit.give_back(1)
             pauses.append(clock.seconds - probed_at)
             probed_at = clock.seconds
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -83,7 +78,7 @@ def test_items_that_failed_before_open_their_own_circuit_which_the_success_of_a_
     circuits = circuits_of("peer")
     for _ in range(5):
         circuits[True].record_failure()
-    assert (circuits[True].admit(16), circuits[False].admit(16)) == (0, 16)
+    assert (circuits[True].admit(16, 0), circuits[False].admit(16, 0)) == (0, 16)
     for _ in range(5):
         circuits[False].record_failure()
     circuits[False].record_success()

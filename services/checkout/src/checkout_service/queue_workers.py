@@ -45,23 +45,17 @@ class CircuitBreaker:
         self._name = name
         self._of_failed = of_failed
         self._failures = 0
-        self.in_progress = 0
         self._probe_at = 0.0
 
     @property
     def open(self) -> bool:
         return self._failures >= _FAILURES_TO_OPEN
 
-    def admit(self, wanted: int) -> int:
-        """Return how many items may start, at most `wanted`. The caller must later `give_back` each of these places."""
-        granted = wanted
-        if self.open:
-            granted = min(wanted, 1) if not self.in_progress and self._now() >= self._probe_at else 0
-        self.in_progress += granted
-        return granted
-
-    def give_back(self, count: int) -> None:
-        self.in_progress -= count
+    def admit(self, wanted: int, in_progress: int) -> int:
+        """Return how many of the wanted items may start, while others are in progress."""
+        if not self.open:
+            return wanted
+        return 0 if in_progress or self._now() < self._probe_at else min(wanted, 1)
 
     def record_success(self) -> None:
         if self.open:
@@ -125,6 +119,7 @@ class QueueWorker(Generic[ItemT]):
     circuit: CircuitBreaker
     claim: Callable[[int], Awaitable[Sequence[ItemT]]]
     work: Callable[[ItemT], Awaitable[bool | None]]
+    _in_progress: int = field(default=0, init=False)
     _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
@@ -133,14 +128,14 @@ class QueueWorker(Generic[ItemT]):
                 if not await self._start_claimed(tasks):
                     await self.poll_timer.wait()
                 # Wait for room for several items: claiming many at once is cheaper than claiming them one by one.
-                elif self.circuit.in_progress > CONCURRENCY // 2:
+                elif self._in_progress > CONCURRENCY // 2:
                     self._has_room.clear()
                     await self._has_room.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Start as many due items as there is room for. Return whether more items may be due."""
-        room = CONCURRENCY - self.circuit.in_progress
-        limit = self.circuit.admit(room)
+        room = CONCURRENCY - self._in_progress
+        limit = self.circuit.admit(room, self._in_progress)
         items: Sequence[ItemT] = ()
         try:
             if limit:
@@ -149,8 +144,7 @@ class QueueWorker(Generic[ItemT]):
             log.warning("work cannot be claimed")
         except Exception:
             log.exception("work cannot be claimed")
-        finally:
-            self.circuit.give_back(limit - len(items))
+        self._in_progress += len(items)
         for item in items:
             tasks.create_task(self._perform(item))
         return len(items) == limit and (limit > 0 or room == 0)
@@ -170,8 +164,8 @@ class QueueWorker(Generic[ItemT]):
             log.exception("background work failed")
             self.circuit.record_failure()
         finally:
-            self.circuit.give_back(1)
-            if self.circuit.in_progress <= CONCURRENCY // 2:
+            self._in_progress -= 1
+            if self._in_progress <= CONCURRENCY // 2:
                 self._has_room.set()
 
 

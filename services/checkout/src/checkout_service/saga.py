@@ -111,7 +111,7 @@ def charge(*, resumed: bool) -> Saga:
         if isinstance(outcome, InDoubt | Unsupported):
             break
         # No charge under this attempt's key can succeed anymore, so charge the card in the next attempt.
-        if not (yield from _begin_next_attempt(State.CHARGING)):
+        if not (yield from _update(Transition(State.CHARGING, State.CHARGING))):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
 
@@ -142,7 +142,8 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 after, refusal = State.VOIDED, CHARGE_VOIDED
         # Record the refusal with the next attempt, so that no later worker charges the card.
         pending = after if refusal else None
-        if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
+        next_attempt = Transition(State.CHARGING, State.CHARGING, refusal=refusal, refused_as=pending)
+        if not (yield from _update(next_attempt)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
 
@@ -156,7 +157,8 @@ def void_charge(refusal: Refusal) -> Saga:
     match outcome:
         case Voided():
             # The journal may have lost later attempts that were charged, so resolve these before ending the order.
-            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
+            next_attempt = Transition(State.VOIDING, State.CHARGING, refusal=refusal, refused_as=State.VOIDED)
+            if not (yield from _update(next_attempt)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
         case InDoubt():
@@ -263,12 +265,6 @@ def _finish(transaction_id: str, tracking_id: str) -> Saga:
         return SagaResult.SUPERSEDED
     yield Send()
     return SagaResult.ENDED
-
-
-def _begin_next_attempt(
-    before: State, refusal: Refusal | None = None, refused_as: State | None = None
-) -> Generator[Command[Any], Any, bool]:
-    return (yield from _update(Transition(before, State.CHARGING, refusal=refusal, refused_as=refused_as)))
 
 
 def _end(before: State, after: State, refusal: Refusal | None = None, transaction_id: str = "") -> Saga:

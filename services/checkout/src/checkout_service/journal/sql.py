@@ -228,28 +228,15 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def complete(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items. Skip items that the database rejects. Return the ids of the orders now DONE."""
+        """Delete sent outbox items. Return the ids of the orders now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
-        try:
-            return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
-        except JournalUnavailable as error:
-            if not is_rejected(error):
-                raise
-        done: list[str] = []
-        for item in items:
-            with suppress(JournalUnavailable):  # a rejected item is sent again when due, which has no further effect
-                done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
-        return done
+        return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
-
-        async def complete(limit: int, passed: int) -> list[str]:
-            # While emails can't be sent, this query reads every SHIPPED order.
-            found = await self._report(statements.COMPLETE, limit=limit, passed=passed)
-            return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
-
-        return await self._heads["complete"].take(complete, _COMPLETED_AT_ONCE)
+        # While emails can't be sent, this query reads every SHIPPED order.
+        found = await self._report(statements.COMPLETE, limit=_COMPLETED_AT_ONCE)
+        return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)
@@ -367,9 +354,18 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run the statements, and mark orders without outbox items DONE. Return their ids."""
+        """Lock the items' orders, run the statements, and mark orders without outbox items DONE. Return their ids.
+
+        Skip items that the database rejects: sending one again when it is due has no further effect.
+        """
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
-        *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
+        try:
+            *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
+        except JournalUnavailable as error:
+            if not is_rejected(error):
+                raise
+            alone = [[item] for item in items] if len(items) > 1 else []
+            return [order_id for item in alone for order_id in await self._set_done(item, *before)]
         return [row["order_id"] for row in done]
 
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:

@@ -273,7 +273,7 @@ DONE_EVENTS = _events("'done'", f"orders WHERE {_LISTED} AND state = 'DONE'", at
 COMPLETE = f"""
     SELECT order_id FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    LIMIT :limit OFFSET :passed
+    LIMIT :limit
 """
 
 OLD = f"""

@@ -8,10 +8,10 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -45,13 +45,7 @@ _MAX_LISTED = 1_000
 # takes time, but changes nothing.
 _RECENT = 20_000
 
-RecordT = TypeVar("RecordT")
-PageT = TypeVar(
-    "PageT",
-    orders_pb2.ScanOrdersResponse,
-    payment_ledger_pb2.ListChargesResponse,
-    shipment_manifest_pb2.ListShipmentsResponse,
-)
+Record: TypeAlias = RecordedOrder | Effect
 
 
 @dataclass(slots=True)
@@ -142,11 +136,8 @@ class Reader:
         return found
 
     async def open_mismatches(self) -> OpenMismatches:
-        """Return the mismatches that earlier comparisons have recorded, none if checkout's release is older."""
-        try:
-            found = await self.journal.ListMismatches(orders_pb2.ListMismatchesRequest())
-        except Unimplemented:
-            return {}
+        """Return the mismatches that earlier comparisons have recorded."""
+        found = await self.journal.ListMismatches(orders_pb2.ListMismatchesRequest())
         by_order: OpenMismatches = defaultdict(dict)
         for one in found.mismatches:
             by_order[one.order_id][one.kind] = one
@@ -158,8 +149,7 @@ class Reader:
             orders_pb2.OpenMismatch(order_id=one.order_id, kind=one.kind, since=time_to_wire(max(one.since, 0.0)))
             for one in found.mismatches
         ]
-        with suppress(Unimplemented):
-            await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
+        await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 
     async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
         """Return up to 1,000 orders by id, and since when no order was deleted."""
@@ -200,7 +190,7 @@ class Reader:
 
         recent: dict[str, None] = {}
         looked_up: set[str] = set()
-        lists: tuple[tuple[Any, Any, str, Callable[[Any], RecordedOrder | Effect]], ...] = (
+        lists: tuple[tuple[Any, Any, str, Callable[[Any], Record]], ...] = (
             (self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, "orders", _order_from_wire),
             (self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, "charges", _charge_from_wire),
             (self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, "shipments", _shipment_from_wire),
@@ -268,9 +258,9 @@ async def _pages(
     call: Callable[[Any], Awaitable[Any]],
     request: Callable[..., Any],
     records: str,
-    convert: Callable[[Any], RecordT],
+    convert: Callable[[Any], Record],
     since: float,
-) -> AsyncIterator[list[RecordT]]:
+) -> AsyncIterator[list[Record]]:
     """Yield the pages of a list, which ends with an empty page, or a record whose time is invalid.
 
     `records`: the name of the field with a page's records, which `convert` converts.
@@ -287,7 +277,7 @@ async def _pages(
         page = await call(request(page_token=token))
 
 
-def _whole(reply: PageT) -> PageT:
+def _whole(reply: Any) -> Any:
     if reply.next_page_token:
         raise Unavailable("a service of an older release does not list records by order; upgrade it first")
     return reply
