@@ -14,7 +14,6 @@ ends only after a worker has set a new fence: then no later attempt, even a lost
 from collections.abc import Generator
 from dataclasses import replace
 from enum import Enum, auto
-from itertools import count
 from typing import Any, TypeAlias
 
 from checkout_service.commands import (
@@ -289,8 +288,9 @@ def _until_certain(
     Return the last outcome and the number of tries before it, whose outcomes are unknown. `again`: the command for all
     tries after the first.
     """
-    for tries in count():
-        outcome: R = yield command if tries == 0 or again is None else again
+    tries = 0
+    while True:
+        outcome: R = yield command
         if not isinstance(outcome, InDoubt) or not (yield Wait(tries, outcome.reason)):
             return outcome, tries
-    raise AssertionError("unreachable")
+        command, tries = again or command, tries + 1

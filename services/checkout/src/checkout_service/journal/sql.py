@@ -80,13 +80,19 @@ class Journal:
         self.deletions = Deletions(database, "order_id", statements.OLD, delete)
         self._database = database
         self._worker = worker
-        self._lease_seconds = lease_seconds
         self._protocol = protocol
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Ignore times further in the future than this. The limit is twice the longest delay that statements add to the
-        # current time, to allow for small clock adjustments.
-        self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
+        self._constants = {
+            "worker": worker,
+            "protocol": protocol,
+            "replica_seconds": _REPLICA_SECONDS,
+            "lease_seconds": lease_seconds,
+            "recovery_lease_seconds": 2 * lease_seconds,
+            # Twice the longest delay that statements add to the current time, to allow for small clock adjustments.
+            "max_ahead_seconds": 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS),
+            "stuck_seconds": STUCK_SECONDS,
+        }
 
     async def find(self, scope: str) -> Entry | None:
         return first_entry(await self._read(statements.FIND, scope=scope))
@@ -162,7 +168,8 @@ class Journal:
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(updated), state=after))
+            lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
+            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(updated), **lease))
         elif transition.before is State.SHIPPED:
             batch.append(self._statement(statements.DELETE_OUTBOX, **asdict(updated), state=after))
         if (await self._database.write(*batch))[0]:
@@ -380,19 +387,7 @@ class Journal:
         return await self._database.report(*self._statement(text, items, **values))
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
-        values |= {
-            "worker": self._worker,
-            "protocol": self._protocol,
-            "replica_seconds": _REPLICA_SECONDS,
-            "lease_seconds": self._lease_seconds,
-            "recovery_lease_seconds": 2 * self._lease_seconds,
-            "outbox_lease_seconds": OUTBOX_LEASE_SECONDS,
-            "max_ahead_seconds": self._max_ahead_seconds,
-            "stuck_seconds": STUCK_SECONDS,
-        }
-        if items is not None:
-            values["items"] = listed(items)
-        return text, values
+        return text, values | self._constants | ({} if items is None else {"items": listed(items)})
 
 
 def _list_of(state: State) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -96,22 +97,18 @@ class Batches(Generic[ItemT]):
         # Put the call in one caller's trace, preferably a sampled trace, and link the call to the other sampled traces.
         sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
-        work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
+        work = self._send_batch(batch, [Link(span) for _, span in sampled[1:]])
         return asyncio.get_running_loop().create_task(work, context=context)
 
-    async def _send_linked(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
-        if not links:
-            return await self._send_batch(batch)
-        attributes = {semconv.BATCH_SIZE: len(batch)}
-        with self.telemetry.tracer.start_as_current_span(f"send {self.name}", links=links, attributes=attributes):
-            return await self._send_batch(batch)
-
-    async def _send_batch(self, batch: Sequence[_Waiting[ItemT]]) -> None:
+    async def _send_batch(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
+        tracer, attributes = self.telemetry.tracer, {semconv.BATCH_SIZE: len(batch)}
+        name = f"send {self.name}"
         errors: Sequence[BaseException | None]
-        try:
-            errors = await self._send_items([waiting.item for waiting in batch])
-        except Exception as raised:  # noqa: BLE001 - every caller gets the error
-            errors = [raised] * len(batch)
+        with tracer.start_as_current_span(name, links=links, attributes=attributes) if links else nullcontext():
+            try:
+                errors = await self._send_items([waiting.item for waiting in batch])
+            except Exception as raised:  # noqa: BLE001 - every caller gets the error
+                errors = [raised] * len(batch)
         for waiting, error in zip(batch, errors, strict=True):
             if waiting.sent.done():  # its caller was cancelled
                 continue
