@@ -17,16 +17,7 @@ from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
-from checkout_service.journal import statements
-from checkout_service.journal.rows import (
-    SENT_STEPS,
-    entry_from_row,
-    first_entry,
-    new_order_to_row,
-    readable_entries,
-    steps_of,
-    transition_to_row,
-)
+from checkout_service.journal import rows, statements
 from checkout_service.ports import (
     LEASE_SECONDS,
     MAX_RETRY_DELAY_SECONDS,
@@ -95,21 +86,21 @@ class Journal:
         }
 
     async def find(self, scope: str) -> Entry | None:
-        return first_entry(await self._read(statements.FIND, scope=scope))
+        return rows.first_entry(await self._read(statements.FIND, scope=scope))
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
         """Return the order that holds the cart, if any. No order holds a cart without a generation ("")."""
-        return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
+        return rows.first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
     async def read(self, order_id: str) -> Entry | None:
-        return first_entry(await self._read(statements.READ, order_id=order_id))
+        return rows.first_entry(await self._read(statements.READ, order_id=order_id))
 
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease, or return the order that has its scope or holds its cart."""
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write(
-                self._statement(statements.INSERT, **new_order_to_row(new)),
+                self._statement(statements.INSERT, **rows.new_order_to_row(new)),
                 self._events(claim, State.CHARGING, ("inserted", self._worker)),
             )
             if inserted:
@@ -128,7 +119,7 @@ class Journal:
             self._statement(statements.TAKE_OVER, **asdict(seen.claim), new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
-        return first_entry(taken)
+        return rows.first_entry(taken)
 
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
         """Begin the next attempt of an order in a RELEASED_CART state, replacing its content with the new order's.
@@ -136,14 +127,14 @@ class Journal:
         Return None if the order has changed since `seen` was read, or if another order holds the cart.
         """
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
-        values = new_order_to_row(new) | asdict(seen.claim)
+        values = rows.new_order_to_row(new) | asdict(seen.claim)
         reopened, _ = await self._database.write(
             self._statement(statements.REOPEN, **values, new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("reopened", self._worker)),
         )
         if not reopened:
             await self.check()
-        return first_entry(reopened)
+        return rows.first_entry(reopened)
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         """Lease up to `limit` orders in an open state whose lease has expired.
@@ -151,7 +142,7 @@ class Journal:
         Each claimed order counts as failed until its state changes. `failed`: True claims only orders that have failed
         before, False only orders that have not.
         """
-        return readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
+        return rows.readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
         """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox.
@@ -164,8 +155,8 @@ class Journal:
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in asdict(updated).items()}
         batch = [
-            self._statement(statements.UPDATE, **asdict(claim), **transition_to_row(transition), **new_claim),
-            self._events(updated, after, *steps_of(transition)),
+            self._statement(statements.UPDATE, **asdict(claim), **rows.transition_to_row(transition), **new_claim),
+            self._events(updated, after, *rows.steps_of(transition)),
         ]
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
@@ -200,7 +191,7 @@ class Journal:
         if not claimed:
             return []
         items = [{"order_id": row["order_id"]} for row in claimed]
-        found = readable_entries(await self._read(statements.READ_MANY, items))
+        found = rows.readable_entries(await self._read(statements.READ_MANY, items))
         entries = {entry.order_id: entry for entry in found}
         return [
             OutboxItem(row["kind"], row["failures"], entry)
@@ -236,7 +227,7 @@ class Journal:
 
     async def complete(self, sent: Collection[Sent]) -> list[str]:
         """Delete sent outbox items. Return the ids of the orders now DONE."""
-        items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
+        items = [{"order_id": item.order_id, "kind": item.kind, "step": rows.SENT_STEPS[item.kind]} for item in sent]
         return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
     async def complete_leftover(self) -> list[str]:
@@ -263,27 +254,25 @@ class Journal:
 
     async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
         """Return a user's orders whose carts can't be ordered again yet, newest first."""
-        return list(map(entry_from_row, await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit)))
+        return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in these states (default: all), newest first. `stuck`: only stuck orders, oldest first."""
         if stuck:
-            items = [{"state": state} for state in states or State]
-            return list(map(entry_from_row, await self._report(statements.LIST_STUCK, items, limit=limit)))
+            return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:
-            return list(map(entry_from_row, await self._report(statements.LIST, limit=limit)))
+            return await self._list(statements.LIST, limit=limit)
         # Run one query per state, so that no query reads rows that it does not return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
-        return list(map(entry_from_row, islice(newest, limit)))
+        return list(map(rows.entry_from_row, islice(newest, limit)))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders created after a position, oldest first."""
-        return list(map(entry_from_row, await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit)))
+        return await self._list(statements.SCAN, at=after.at, key=after.key, limit=limit)
 
     async def read_many(self, order_ids: Iterable[str]) -> list[Entry]:
-        items = [{"order_id": order_id} for order_id in order_ids]
-        return list(map(entry_from_row, await self._report(statements.READ_MANY, items)))
+        return await self._list(statements.READ_MANY, [{"order_id": order_id} for order_id in order_ids])
 
     async def settlements(self, order_ids: Iterable[str]) -> dict[str, str]:
         """Return the latest decisions of operators on orders, such as settled_refunded, by order id."""
@@ -385,6 +374,9 @@ class Journal:
 
     async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Sequence[Row]:
         return await self._database.report(*self._statement(text, items, **values))
+
+    async def _list(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Entry]:
+        return list(map(rows.entry_from_row, await self._report(text, items, **values)))
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         return text, values | self._constants | ({} if items is None else {"items": listed(items)})
