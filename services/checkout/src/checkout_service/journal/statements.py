@@ -43,6 +43,8 @@ _FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 # True only if the worker still holds the order.
 _HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
 
+_IS_IN_OUTBOX = "EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)"
+
 _LISTED = "order_id IN (SELECT value->>'order_id' FROM json_each(:items))"
 
 _ENTRY = f"""
@@ -53,12 +55,12 @@ _ENTRY = f"""
 _ITEM = "order_id, kind"
 
 
-def _events(step: str, source: str, *, at: str = NOW, detail: str = "''") -> str:
-    """Return a statement that adds a step to the history of all orders that don't have the step yet."""
+def _events(step: str, source: str, *, at: str = NOW, detail: str = "''", conflict: str = "DO NOTHING") -> str:
+    """Return a statement that adds a step to the history of orders. `conflict`: if one has the step already."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
-        ON CONFLICT DO NOTHING
+        ON CONFLICT {conflict}
     """
 
 
@@ -179,10 +181,8 @@ DUE_QUEUES = " UNION ALL ".join(
 )
 
 # Just claimed orders have the longest leases, so the index on lease times finds them quickly.
-_JUST_CLAIMED = f"""
-    {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
-        AND owner = :new_owner
-"""
+_LATE = f"lease_until > {NOW} + :recovery_lease_seconds / 2"
+_JUST_CLAIMED = f"{_OPEN} AND state = :state AND failures > 0 AND {_LATE} AND owner = :new_owner"
 CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="worker")
 
 UPDATE = f"""
@@ -203,14 +203,9 @@ FILL_OUTBOX = f"""
     ON CONFLICT DO NOTHING
 """
 
-DELETE_OUTBOX = f"""
-    DELETE FROM outbox WHERE order_id IN (SELECT order_id FROM orders WHERE {_HELD} AND state = :state)
-"""
+DELETE_OUTBOX = f"DELETE FROM outbox WHERE order_id IN (SELECT order_id FROM orders WHERE {_HELD} AND state = :state)"
 
-RELEASE = f"""
-    UPDATE orders SET lease_until = {NOW} + :delay_seconds, reason = :reason
-    WHERE {_HELD} AND {_OPEN}
-"""
+RELEASE = f"UPDATE orders SET lease_until = {NOW} + :delay_seconds, reason = :reason WHERE {_HELD} AND {_OPEN}"
 
 RELEASE_EVENT = _events("'left'", f"orders WHERE {_HELD} AND {_OPEN}", detail="reason")
 
@@ -221,16 +216,14 @@ POSTPONE = f"""
     WHERE order_id = :order_id AND kind = :kind
 """
 
-SET_DEAD = f"""
-    UPDATE outbox SET dead_at = {NOW}, reason = :reason WHERE order_id = :order_id AND kind = :kind
-"""
+SET_DEAD = f"UPDATE outbox SET dead_at = {NOW}, reason = :reason WHERE order_id = :order_id AND kind = :kind"
 
-NOTIFICATION_EVENT = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, :step, {NOW}, state, attempt, :reason FROM orders
-    WHERE order_id = :order_id AND EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    ON CONFLICT (order_id, epoch, step) DO UPDATE SET at = excluded.at, detail = excluded.detail
-"""
+NOTIFICATION_EVENT = _events(
+    ":step",
+    f"orders WHERE order_id = :order_id AND {_IS_IN_OUTBOX}",
+    detail=":reason",
+    conflict="(order_id, epoch, step) DO UPDATE SET at = excluded.at, detail = excluded.detail",
+)
 
 REQUEUE = f"""
     UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {NOW}
@@ -247,10 +240,7 @@ REQUEUE_OR_CONFIRM = f"""
 
 # Two replicas may complete an order's two items at the same time. Without the lock, each replica would still see the
 # item that the other one deletes, and the order would remain SHIPPED.
-LOCK_ORDERS = f"""
-    SELECT order_id, epoch, state, attempt FROM orders
-    WHERE {_LISTED} ORDER BY order_id FOR UPDATE
-"""
+LOCK_ORDERS = f"SELECT order_id FROM orders WHERE {_LISTED} ORDER BY order_id FOR UPDATE"
 
 DELETE_SENT = f"""
     DELETE FROM outbox
@@ -263,18 +253,13 @@ SENT_EVENTS = _events(
 
 SET_DONE = f"""
     UPDATE orders SET state = 'DONE', updated_at = {NOW}
-    WHERE {_LISTED} AND state = 'SHIPPED'
-        AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    RETURNING order_id, epoch, state, attempt
+    WHERE {_LISTED} AND state = 'SHIPPED' AND NOT {_IS_IN_OUTBOX}
+    RETURNING order_id
 """
 
 DONE_EVENTS = _events("'done'", f"orders WHERE {_LISTED} AND state = 'DONE'", at=f"{NOW} + 0.000001")
 
-COMPLETE = f"""
-    SELECT order_id FROM orders
-    WHERE {_ACTIVE} AND state = 'SHIPPED' AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    LIMIT :limit
-"""
+COMPLETE = f"SELECT order_id FROM orders WHERE {_ACTIVE} AND state = 'SHIPPED' AND NOT {_IS_IN_OUTBOX} LIMIT :limit"
 
 OLD = f"""
     SELECT order_id, created_at AS at FROM orders
@@ -307,10 +292,7 @@ RAISE_PROTOCOL = """
     WHERE number = :protocol - 1 AND NOT EXISTS (SELECT 1 FROM replicas WHERE protocol < :protocol)
 """
 
-OUTBOX_OF = f"""
-    SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox
-    WHERE {_LISTED} ORDER BY order_id, kind
-"""
+OUTBOX_OF = f"SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox WHERE {_LISTED} ORDER BY order_id, kind"
 
 COUNT_ACTIVE = f"""
     SELECT state, count(*) AS orders, {NOW} - min(updated_at) AS age FROM orders WHERE {_ACTIVE} GROUP BY state
@@ -371,9 +353,9 @@ RECORD_MISMATCHES = """
     ON CONFLICT DO NOTHING
 """
 
-ACCEPT_MISMATCH = """
-    UPDATE mismatches SET accepted = :accepted WHERE order_id = :order_id AND kind = :kind RETURNING order_id
-"""
+ACCEPT_MISMATCH = (
+    "UPDATE mismatches SET accepted = :accepted WHERE order_id = :order_id AND kind = :kind RETURNING kind"
+)
 
 DELETE_MISMATCHES = """
     DELETE FROM mismatches
