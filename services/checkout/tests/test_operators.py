@@ -120,7 +120,7 @@ RunSql = Callable[[str], object]
 
 
 async def place_and_need(state: str, checkout: Checkout, run_sql: RunSql, key: str | None = "key") -> str:
-    """Return the id of an order that could neither be shipped nor released, and needs an operator."""
+    """Return the id of an order that could neither be shipped nor voided, and needs an operator."""
     checkout.peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("no", reason="DEPOT_CLOSED"))
     checkout.peers.ledger.faults["Void"] = Fault(FailedPrecondition("no"))
     order_id: str = (await checkout.refused(key)).metadata["order_id"]
