@@ -11,17 +11,17 @@ from shop_kit.waiting import wait_until
 
 
 def write(path: Path, text: str, *, modified: int) -> None:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     os.utime(path, ns=(modified, modified))
 
 
 async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_replaced_by_one_with_the_same_time(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path / "data", "1", modified=1)
+    write(tmp_path / "data", "\ufeff1", modified=1)
     data = DataFile(tmp_path / "data", lambda raw: (int(raw), threading.get_ident()))
     async with in_background(data.watch):
-        write(tmp_path / "data", "2", modified=2)
+        write(tmp_path / "data", "\ufeff2", modified=2)
         await wait_until(lambda: data.value[0] == 2)
         write(tmp_path / "new", "3", modified=2)
         (tmp_path / "new").rename(tmp_path / "data")

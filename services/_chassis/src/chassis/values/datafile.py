@@ -1,4 +1,5 @@
 import asyncio
+import codecs
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +22,7 @@ class DataFile(Generic[T]):
         self._parse = parse
         self._version = self._read_version()
         try:
-            self.value = parse(path.read_bytes())
+            self.value = self._load()
         except ValueError as error:
             raise OSError(f"{path}: {error}") from error
 
@@ -37,10 +38,14 @@ class DataFile(Generic[T]):
             if version == self._version:
                 return
             self._version = version  # set before parsing, so that an invalid version is logged only once
-            self.value = self._parse(self._path.read_bytes())
+            self.value = self._load()
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
+
+    def _load(self) -> T:
+        # Editors on Windows may begin a file with a byte order mark.
+        return self._parse(self._path.read_bytes().removeprefix(codecs.BOM_UTF8))
 
     def _read_version(self) -> tuple[int, int, int]:
         # Kubernetes updates a ConfigMap by switching a symbolic link, which may change nothing but the inode.
