@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from payment_service.domain import Ledger
-from payment_service.ledger.sql import MIGRATIONS, open_ledger
+from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
 
 
 @pytest.fixture(scope="session")
@@ -15,12 +14,12 @@ def migrations() -> Path:
 
 
 @pytest.fixture
-async def ledger(database_url: str) -> AsyncIterator[Ledger]:
+async def ledger(database_url: str) -> AsyncIterator[SqlLedger]:
     async with open_ledger(database_url) as opened:
         yield opened
 
 
 @pytest.fixture
-async def sqlite_ledger(sqlite_url: str) -> AsyncIterator[Ledger]:
+async def sqlite_ledger(sqlite_url: str) -> AsyncIterator[SqlLedger]:
     async with open_ledger(sqlite_url) as opened:
         yield opened

@@ -9,15 +9,15 @@ import pytest
 from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.values.paging import Position
 from payment_service.cards import Brand, Decline
-from payment_service.domain import CartOrdered, Entry, Ledger, Payment, State
-from payment_service.ledger.sql import open_ledger
+from payment_service.domain import CartOrdered, Entry, Payment, State
+from payment_service.ledger.sql import SqlLedger, open_ledger
 from shop_kit.databases import execute
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
 
 
-async def recorded(ledger: Ledger, entry: Entry) -> tuple[Entry, bool]:
+async def recorded(ledger: SqlLedger, entry: Entry) -> tuple[Entry, bool]:
     found = await ledger.record(entry)
     return found, found.existing
 
@@ -41,7 +41,7 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
         assert await ledger.find("voided") == replace(voided, state=State.VOIDED)
 
 
-async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
+async def test_only_a_charge_is_voided(ledger: SqlLedger) -> None:
     voided, fenced = replace(CHARGE, state=State.VOIDED), Entry("fenced", State.FENCED)
     await ledger.record(CHARGE)
     await ledger.record(fenced)
@@ -49,7 +49,7 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
     assert await ledger.find("key") == voided
 
 
-async def test_a_purchase_has_one_captured_charge(ledger: Ledger) -> None:
+async def test_a_purchase_has_one_captured_charge(ledger: SqlLedger) -> None:
     first, second, declined = (
         Entry(key, State.CHARGED, replace(PAYMENT, purchase_id="cart")) for key in ("first", "second", "declined")
     )
@@ -64,7 +64,7 @@ async def test_a_purchase_has_one_captured_charge(ledger: Ledger) -> None:
 
 
 async def test_captured_charges_are_listed_from_a_position_or_the_time_on_at_which_they_were_recorded(
-    ledger: Ledger,
+    ledger: SqlLedger,
 ) -> None:
     now = time.time()
     for key in ("b", "a", "voided", "c"):
@@ -72,18 +72,18 @@ async def test_captured_charges_are_listed_from_a_position_or_the_time_on_at_whi
     await ledger.record(Entry("fenced", State.FENCED))
     await ledger.record(Entry("declined", State.DECLINED, PAYMENT, Decline.CARD_EXPIRED))
     await ledger.void("voided")
-    charges = await ledger.list_captured(Position(0), 10)
+    charges = await ledger.scan(Position(0), 10)
     assert sorted((charge.key, charge.payment) for charge in charges) == [(key, PAYMENT) for key in "abc"]
     paged = [
         charge
         for start in (Position(0), *(charge.position for charge in charges[:2]))
-        for charge in await ledger.list_captured(start, 1)
+        for charge in await ledger.scan(start, 1)
     ]
     assert paged == charges
-    assert await ledger.list_captured(charges[-1].position, 10) == []
+    assert await ledger.scan(charges[-1].position, 10) == []
     assert [charge.recorded_at for charge in charges] == [pytest.approx(now, abs=300)] * 3
-    assert await ledger.list_captured(Position(now - 300), 10) == charges
-    assert await ledger.list_captured(Position(now + 300), 10) == []
+    assert await ledger.scan(Position(now - 300), 10) == charges
+    assert await ledger.scan(Position(now + 300), 10) == []
 
 
 async def test_the_charges_of_orders_are_listed_even_if_they_cannot_be_decoded(database_url: str) -> None:
@@ -93,7 +93,7 @@ async def test_the_charges_of_orders_are_listed_even_if_they_cannot_be_decoded(d
             await ledger.record(replace(CHARGE, key=key))
         execute(database_url, "UPDATE charges SET units = NULL WHERE charge_key IN ('id:20', 'id2:1')")
         listed = await ledger.list_of_orders(["id", "id-2"])
-        assert [entry for entry in await ledger.list_captured(Position(0), 10) if entry.key in keys[:4]] == listed
+        assert [entry for entry in await ledger.scan(Position(0), 10) if entry.key in keys[:4]] == listed
     assert {entry.key: entry.payment for entry in listed} == dict.fromkeys(keys[:4], PAYMENT) | {"id:20": None}
 
 

@@ -12,9 +12,9 @@ from chassis.failpoints import Failpoints
 from chassis.values import paging
 from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
-from payment_service.domain import Ledger, PaymentProcessor
+from payment_service.domain import PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
-from payment_service.ledger.sql import open_ledger
+from payment_service.ledger.sql import SqlLedger, open_ledger
 from payment_service.service import PaymentLedger, PaymentService
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
@@ -61,15 +61,15 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
 
 
 @asynccontextmanager
-async def serving(ledger: Ledger, failpoints: str = "") -> AsyncIterator[Payments]:
+async def serving(ledger: SqlLedger, failpoints: str = "") -> AsyncIterator[Payments]:
     active = Failpoints(failpoints)
     processor = PaymentProcessor(ledger, KEYS, {Brand.VISA}, lambda: date(2026, 11, 21), lambda _reason: None)
-    async with connect(PaymentService(processor, active), PaymentLedger(processor, active)) as channel:
+    async with connect(PaymentService(processor, active), PaymentLedger(processor, ledger, active)) as channel:
         yield Payments(PaymentServiceStub(channel), PaymentLedgerStub(channel))
 
 
 @pytest.fixture
-async def payments(sqlite_ledger: Ledger) -> AsyncIterator[Payments]:
+async def payments(sqlite_ledger: SqlLedger) -> AsyncIterator[Payments]:
     async with serving(sqlite_ledger) as opened:
         yield opened
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from chassis.values.paging import Position
-from shipping_service.domain import Entry, Item, Manifest, Parcel
-from shipping_service.manifest.sql import open_manifest
+from shipping_service.domain import Entry, Item, Parcel
+from shipping_service.manifest.sql import SqlManifest, open_manifest
 from shop_kit.databases import execute
 
 MakeParcel = Callable[..., Parcel]
@@ -30,13 +30,13 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
 
 
 async def test_shipments_are_listed_from_the_time_on_at_which_they_were_recorded(
-    manifest: Manifest, parcel: MakeParcel
+    manifest: SqlManifest, parcel: MakeParcel
 ) -> None:
     now = time.time()
     await manifest.record(Entry("key", parcel()))
-    (shipment,) = await manifest.list_shipments(Position(now - 60), 10)
+    (shipment,) = await manifest.scan(Position(now - 60), 10)
     assert shipment.recorded_at == pytest.approx(now, abs=60)
-    assert await manifest.list_shipments(Position(now + 60), 10) == []
+    assert await manifest.scan(Position(now + 60), 10) == []
 
 
 async def test_the_shipments_of_orders_are_listed_even_if_they_cannot_be_decoded(
@@ -48,7 +48,7 @@ async def test_the_shipments_of_orders_are_listed_even_if_they_cannot_be_decoded
         execute(database_url, "UPDATE shipments SET parcel = '{' WHERE shipment_key = 'id:2'")
         listed = await manifest.list_of_orders(["id"])
         assert {entry.key: entry.parcel for entry in listed} == {"id": parcel(), "id:2": None}
-        assert len(await manifest.list_shipments(Position(0), 10)) == 3
+        assert len(await manifest.scan(Position(0), 10)) == 3
 
 
 @pytest.mark.parametrize("round_number", range(2))

@@ -10,18 +10,14 @@ from chassis.failpoints import Failpoints
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
-from shipping_service.domain import Entry, Manifest, Parcel, Shipper
+from shipping_service.domain import Entry, Parcel, Shipper
 from shipping_service.failpoints import FAILPOINTS
-from shipping_service.manifest.sql import open_manifest
+from shipping_service.manifest.sql import SqlManifest, open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_internal.shipment_manifest_pb2 import (
-    ListShipmentsRequest,
-    ResolveShipmentRequest,
-    ResolveShipmentResponse,
-)
+from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest, ResolveShipmentRequest, ResolveShipmentResponse
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.databases import execute
 from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
@@ -50,10 +46,12 @@ class Shipping:
 
 
 @asynccontextmanager
-async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
+async def serving(manifest: SqlManifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
     shipper, active = Shipper(manifest), Failpoints(failpoints)
-    async with connect(ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, active)) as channel:
+    async with connect(
+        ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, manifest, active)
+    ) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
 
@@ -107,7 +105,7 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(sqlite_url
 
 
 async def test_shipments_are_listed_page_by_page(
-    manifest: Manifest, parcel: Callable[..., Parcel], monkeypatch: pytest.MonkeyPatch
+    manifest: SqlManifest, parcel: Callable[..., Parcel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     shipped = {await manifest.record(Entry(f"key-{number}", parcel())) for number in range(5)}

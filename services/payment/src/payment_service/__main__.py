@@ -46,7 +46,8 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
         )
         service.add_internal_servicer(
-            payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(processor, service.failpoints)
+            payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server,
+            PaymentLedger(processor, ledger, service.failpoints),
         )
         yield
 

@@ -6,8 +6,8 @@ returns the existing entry, so repeating a charge does not charge again, and a c
 
 import hmac
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Protocol
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, parse_money
-from chassis.values.paging import Position
+from chassis.values.paging import KeyedEntry
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
@@ -87,36 +87,22 @@ class Payment:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(KeyedEntry):
     """The ledger's entry for a key.
 
     Attributes:
         payment: None if the key was fenced before a charge arrived.
         reason: why the charge was declined, as callers receive it; otherwise None.
-        recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
-        recorded_id: the transaction id in the ledger; read only for lists.
     """
 
-    key: str
     state: State
     payment: Payment | None = None
     reason: str | None = None
-    recorded_at: float = field(default=0.0, compare=False)
-    recorded_id: str = field(default="", compare=False)
 
     @cached_property
     def transaction_id(self) -> str:
         """The transaction id, derived from the key so that it stays the same even if the ledger is lost."""
         return str(uuid.uuid5(_TRANSACTION_IDS, self.key))
-
-    @property
-    def existing(self) -> bool:
-        """Whether the entry was stored before this write, perhaps by an earlier attempt at the same call."""
-        return bool(self.recorded_at)
-
-    @property
-    def position(self) -> Position:
-        return Position(self.recorded_at, self.key)
 
 
 class Ledger(Protocol):
@@ -132,18 +118,6 @@ class Ledger(Protocol):
 
     async def void(self, key: str) -> Entry | None:
         """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
-
-    async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, excluding voided charges.
-
-        A charge that can't be decoded has no payment.
-        """
-
-    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
-        """Return the charges, as `list_captured` does, whose keys are one of the ids, alone or before a colon."""
-
-    async def check(self) -> None:
-        """Raise LedgerUnavailable if the ledger can't be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing_extensions import override
 from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.sql.keyed_store import KeyedStore
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest
 from chassis.values.fields import limit_text, require_present, require_text
@@ -51,6 +52,7 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     """The internal service, for callers that do not know whether a charge succeeded, and for reconciliation."""
 
     _processor: PaymentProcessor
+    _entries: KeyedStore[Entry]
     _failpoints: Failpoints
 
     @override
@@ -77,8 +79,8 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     async def ListCharges(
         self, request: ledger_pb2.ListChargesRequest, _context: ServicerContext
     ) -> ledger_pb2.ListChargesResponse:
-        ledger, since = self._processor.ledger, parse_wire_time(request.since, field="since")
-        page, token = await paging.read_page(request, since, ledger.list_captured, ledger.list_of_orders)
+        since = parse_wire_time(request.since, field="since")
+        page, token = await paging.read_page(request, since, self._entries.scan, self._entries.list_of_orders)
         return ledger_pb2.ListChargesResponse(charges=map(_charge_to_wire, page), next_page_token=token)
 
 

@@ -39,7 +39,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         )
         service.add_internal_servicer(
             shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
-            ShipmentManifest(shipper, failpoints),
+            ShipmentManifest(shipper, manifest, failpoints),
         )
         async with in_background(rate_card.watch, retention.run):
             yield

@@ -7,7 +7,7 @@ requested after a fence fails.
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from chassis.values.addresses import Address, check_address
 from chassis.values.countries import normalize_country
 from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
-from chassis.values.paging import Position
+from chassis.values.paging import KeyedEntry
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
@@ -117,32 +117,15 @@ class RateCard:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """The manifest's entry for a key: a shipment if it has a parcel, otherwise a fence.
+class Entry(KeyedEntry):
+    """The manifest's entry for a key: a shipment if it has a parcel, otherwise a fence."""
 
-    Attributes:
-        recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
-        recorded_id: the tracking id in the manifest; read only for lists.
-    """
-
-    key: str
     parcel: Parcel | None = None
-    recorded_at: float = field(default=0.0, compare=False)
-    recorded_id: str = field(default="", compare=False)
 
     @cached_property
     def tracking_id(self) -> str:
         """The tracking id, derived from the key so that it stays the same even if the manifest is lost."""
         return f"SHOP-{uuid.uuid5(_TRACKING_IDS, self.key).hex.upper()}"
-
-    @property
-    def existing(self) -> bool:
-        """Whether the entry was stored before this write, perhaps by an earlier attempt at the same call."""
-        return bool(self.recorded_at)
-
-    @property
-    def position(self) -> Position:
-        return Position(self.recorded_at, self.key)
 
 
 class Manifest(Protocol):
@@ -155,18 +138,6 @@ class Manifest(Protocol):
         """
 
     async def find(self, key: str) -> Entry | None: ...
-
-    async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` shipments after a position. A shipment that can't be decoded has no parcel."""
-
-    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
-        """Return the shipments whose keys are one of the ids, alone or before a colon."""
-
-    async def complete_since(self) -> float:
-        """Return a time, in seconds since 1970. No entry that was recorded later has been deleted."""
-
-    async def check(self) -> None:
-        """Raise ManifestUnavailable if the manifest can't be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from chassis.values.digests import digest, items_digest
 from chassis.values.fields import parse_seconds, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
+from shipping_service.manifest.sql import SqlManifest
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_manifest_pb2_grpc
 
@@ -61,6 +62,7 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
     """The internal service, for callers that do not know whether a shipment succeeded, and for reconciliation."""
 
     _shipper: Shipper
+    _manifest: SqlManifest
     _failpoints: Failpoints
 
     @override
@@ -79,12 +81,12 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
     async def ListShipments(
         self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
     ) -> shipment_manifest_pb2.ListShipmentsResponse:
-        manifest, since = self._shipper.manifest, parse_wire_time(request.since, field="since")
-        page, token = await paging.read_page(request, since, manifest.list_shipments, manifest.list_of_orders)
+        manifest, since = self._manifest, parse_wire_time(request.since, field="since")
+        page, token = await paging.read_page(request, since, manifest.scan, manifest.list_of_orders)
         return shipment_manifest_pb2.ListShipmentsResponse(
             shipments=map(_shipment_to_wire, page),
             next_page_token=token,
-            complete_since=time_to_wire(await manifest.complete_since()),
+            complete_since=time_to_wire(await manifest.deletions.complete_since()),
         )
 
 

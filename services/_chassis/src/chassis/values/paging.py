@@ -1,6 +1,6 @@
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from chassis.errors import InvalidArgument
@@ -25,6 +25,29 @@ class Entry(Protocol):
 
 
 EntryT = TypeVar("EntryT", bound=Entry)
+
+
+@dataclass(frozen=True)
+class KeyedEntry:
+    """What a store has recorded for an idempotency key.
+
+    Attributes:
+        recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
+        recorded_id: the transaction or tracking id in the store; read only for lists.
+    """
+
+    key: str
+    recorded_at: float = field(default=0.0, compare=False, kw_only=True)
+    recorded_id: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def existing(self) -> bool:
+        """Whether the entry was stored before this write, perhaps by an earlier attempt at the same call."""
+        return bool(self.recorded_at)
+
+    @property
+    def position(self) -> Position:
+        return Position(self.recorded_at, self.key)
 
 
 async def read_page(

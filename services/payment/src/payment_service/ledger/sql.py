@@ -4,37 +4,27 @@
 Each statement is its own transaction, which is safe to repeat if its reply is lost.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import structlog
 from typing_extensions import override
 
-from chassis.sql.database import Database, Row, listed
-from chassis.sql.migrate import migrate
+from chassis.sql.database import Database, Row
+from chassis.sql.keyed_store import RECORDED_SECONDS, KeyedStore, Table
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
-from chassis.values.paging import MAX_SECONDS, Position
 from payment_service.domain import CartOrdered, Entry, Ledger, LedgerUnavailable, Payment, State
 
-log = structlog.get_logger()
-
 MIGRATIONS = Path(__file__).parent / "migrations"
-
-_CHECK_WITHIN_SECONDS = 1
 
 _COLUMNS = """
     charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint,
     purchase_id
 """
-
-_ENTRY = f"{_COLUMNS}, date_part('epoch', recorded_at) AS recorded_seconds"
-
-FIND = f"SELECT {_ENTRY} FROM charges WHERE charge_key = :charge_key"
 
 RECORD = f"""
     INSERT INTO charges ({_COLUMNS}, transaction_id) VALUES (
@@ -47,36 +37,23 @@ FIND_PURCHASE = "SELECT 1 FROM charges WHERE purchase_id = :purchase_id AND stat
 
 VOID = f"""
     UPDATE charges SET state = 'VOIDED', voided_at = CURRENT_TIMESTAMP
-    WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING {_ENTRY}
-"""
-
-LIST_CAPTURED = f"""
-    SELECT {_ENTRY}, transaction_id FROM charges
-    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(:at), :key)
-    ORDER BY recorded_at, charge_key LIMIT :limit
+    WHERE charge_key = :key AND state = 'CHARGED' RETURNING {_COLUMNS}, {RECORDED_SECONDS}
 """
 
 
-# An index finds the range, which contains all keys that begin with the id and a colon, whatever the collation.
-LIST_OF_ORDERS = f"""
-    SELECT {_ENTRY}, transaction_id FROM json_each(:items) CROSS JOIN charges
-    WHERE charge_key >= value->>'id' AND charge_key < (value->>'id') || 'z'
-        AND substr(charge_key || ':', 1, length(value->>'id') + 1) = (value->>'id') || ':'
-    AND state = 'CHARGED' ORDER BY recorded_at, charge_key
-"""
+_CHARGES = Table("charges", key="charge_key", recorded_id="transaction_id", columns=_COLUMNS, listed=State.CHARGED)
 
 
 @asynccontextmanager
-async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Ledger]:
-    """Migrate the database and open its ledger. See chassis.sql.url for the URL formats."""
-    migrate(url, MIGRATIONS)
-    async with open_database(url, telemetry, unavailable=LedgerUnavailable) as opened:
-        yield SqlLedger(opened)
+async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["SqlLedger"]:
+    """Open the ledger in a migrated database. See chassis.sql.url for the URL formats."""
+    async with open_database(url, telemetry, unavailable=LedgerUnavailable) as database:
+        yield SqlLedger(database)
 
 
-class SqlLedger(Ledger):
+class SqlLedger(KeyedStore[Entry], Ledger):
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database, _CHARGES, _entry_from_row, partial(Entry, state=State.CHARGED))
 
     @override
     async def record(self, entry: Entry) -> Entry:
@@ -94,28 +71,9 @@ class SqlLedger(Ledger):
         raise LedgerUnavailable
 
     @override
-    async def find(self, key: str) -> Entry | None:
-        rows = await self._database.read(FIND, {"charge_key": key})
-        return _entry_from_row(rows[0]) if rows else None
-
-    @override
     async def void(self, key: str) -> Entry | None:
-        (voided,) = await self._database.write((VOID, {"charge_key": key}))
+        (voided,) = await self._database.write((VOID, {"key": key}))
         return _entry_from_row(voided[0]) if voided else await self.find(key)
-
-    @override
-    async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        parameters = {"at": after.at, "key": after.key, "limit": limit}
-        return [_listed_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
-
-    @override
-    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
-        rows = await self._database.report(LIST_OF_ORDERS, {"items": listed({"id": id_} for id_ in order_ids)})
-        return [_listed_from_row(row) for row in rows]
-
-    @override
-    async def check(self) -> None:
-        await self._database.read(FIND, {"charge_key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
 
 
 def _entry_to_row(entry: Entry) -> dict[str, Any]:
@@ -142,13 +100,5 @@ def _entry_from_row(row: Row) -> Entry:
         amount = Money.of(row["currency_code"], int(row["units"]), int(row["nanos"]))
         fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
-    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], float(row["recorded_seconds"]))
-
-
-def _listed_from_row(row: Row) -> Entry:
-    try:
-        entry = _entry_from_row(row)
-    except (TypeError, ValueError):
-        log.exception("charge cannot be decoded", charge_key=row["charge_key"])
-        entry = Entry(row["charge_key"], State.CHARGED, recorded_at=row["recorded_seconds"] or MAX_SECONDS)
-    return replace(entry, recorded_id=row["transaction_id"])
+    recorded_at = float(row["recorded_seconds"])
+    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], recorded_at=recorded_at)

@@ -133,8 +133,9 @@ def _checkout_settings(replica: int) -> checkout.Settings:
 def payment(database: Database) -> list[object]:
     brands = frozenset({Brand.VISA, Brand.MASTERCARD})
     keys = HmacKeys.parse(HMAC_KEY)
-    processor = PaymentProcessor(SqlLedger(database), keys, brands, lambda: _TODAY, lambda _reason: None)
-    return [PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, _NO_FAILPOINTS)]
+    ledger = SqlLedger(database)
+    processor = PaymentProcessor(ledger, keys, brands, lambda: _TODAY, lambda _reason: None)
+    return [PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, ledger, _NO_FAILPOINTS)]
 
 
 class _FixedRates:
@@ -145,8 +146,9 @@ class _FixedRates:
 
 def shipping(database: Database) -> list[object]:
     rates: Any = _FixedRates()
-    shipper = Shipper(SqlManifest(database))
-    return [ShippingService(rates, shipper, _NO_FAILPOINTS), ShipmentManifest(shipper, _NO_FAILPOINTS)]
+    manifest = SqlManifest(database)
+    shipper = Shipper(manifest)
+    return [ShippingService(rates, shipper, _NO_FAILPOINTS), ShipmentManifest(shipper, manifest, _NO_FAILPOINTS)]
 
 
 def open_carts(clock: Callable[[], float]) -> MemoryCartStore:

@@ -1,0 +1,86 @@
+# ruff: noqa: S608 - the fragments are constants
+"""Reads stores that have one row for each idempotency key: payment's ledger and shipping's manifest."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import structlog
+
+from chassis.sql.database import Database, Row, listed
+from chassis.values.paging import MAX_SECONDS, KeyedEntry, Position
+
+log = structlog.get_logger()
+
+EntryT = TypeVar("EntryT", bound=KeyedEntry)
+
+RECORDED_SECONDS = "date_part('epoch', recorded_at) AS recorded_seconds"
+_CHECK_WITHIN_SECONDS = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with one row for each idempotency key, which has the columns `state` and `recorded_at`.
+
+    Attributes:
+        key, recorded_id: the columns with an entry's key and id.
+        columns: the columns to read, in addition to RECORDED_SECONDS.
+        listed: lists contain only entries with this state.
+    """
+
+    name: str
+    key: str
+    recorded_id: str
+    columns: str
+    listed: str
+
+
+class KeyedStore(Generic[EntryT]):
+    """Reads the entries of a table. `undecodable` returns the entry to list for a key whose row can't be decoded."""
+
+    def __init__(
+        self, database: Database, table: Table, decode: Callable[[Row], EntryT], undecodable: Callable[[str], EntryT]
+    ) -> None:
+        self._database = database
+        self._table = table
+        self._decode, self._undecodable = decode, undecodable
+        key, columns = table.key, f"{table.columns}, {RECORDED_SECONDS}"
+        self._find = f"SELECT {columns} FROM {table.name} WHERE {key} = :key"
+        self._list = f"""
+            SELECT {columns}, {table.recorded_id} FROM {table.name}
+            WHERE state = '{table.listed}' AND (recorded_at, {key}) > (to_timestamp(:at), :key)
+            ORDER BY recorded_at, {key} LIMIT :limit
+        """
+        # An index finds the range, which contains all keys that begin with the id and a colon, whatever the collation.
+        self._list_of_orders = f"""
+            SELECT {columns}, {table.recorded_id} FROM json_each(:items) CROSS JOIN {table.name}
+            WHERE {key} >= value->>'id' AND {key} < (value->>'id') || 'z'
+                AND substr({key} || ':', 1, length(value->>'id') + 1) = (value->>'id') || ':'
+            AND state = '{table.listed}' ORDER BY recorded_at, {key}
+        """
+
+    async def find(self, key: str) -> EntryT | None:
+        rows = await self._database.read(self._find, {"key": key})
+        return self._decode(rows[0]) if rows else None
+
+    async def scan(self, after: Position, limit: int) -> list[EntryT]:
+        """Return up to `limit` entries after a position."""
+        rows = await self._database.report(self._list, {"at": after.at, "key": after.key, "limit": limit})
+        return [self._decode_listed(row) for row in rows]
+
+    async def list_of_orders(self, order_ids: Sequence[str]) -> list[EntryT]:
+        """Return the entries whose keys are one of the ids, alone or before a colon."""
+        rows = await self._database.report(self._list_of_orders, {"items": listed({"id": id_} for id_ in order_ids)})
+        return [self._decode_listed(row) for row in rows]
+
+    async def check(self) -> None:
+        await self._database.read(self._find, {"key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
+
+    def _decode_listed(self, row: Row) -> EntryT:
+        key = row[self._table.key]
+        try:
+            entry = self._decode(row)
+        except (KeyError, TypeError, ValueError):
+            log.exception("entry cannot be decoded", key=key)
+            entry = replace(self._undecodable(key), recorded_at=row["recorded_seconds"] or MAX_SECONDS)
+        return replace(entry, recorded_id=row[self._table.recorded_id])
