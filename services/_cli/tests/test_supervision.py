@@ -10,13 +10,13 @@ from shop_cli.clients import cart_client
 from shop_cli.local import supervision
 from shop_cli.local.ports import HOST
 from shop_cli.local.processes import Process, Shop
-from shop_cli.local.supervision import Monitor, state_of, supervise
+from shop_cli.local.supervision import observe, state_of, supervise
 from shop_cli.local.workspace import discover, find
 from shop_kit.waiting import wait_for_result, wait_until
 
 
-async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) -> None:
-    supervision = asyncio.create_task(supervise(shop))
+async def test_a_service_that_ends_is_restarted(process: Process) -> None:
+    supervision = asyncio.create_task(supervise(process))
     process.kill()
     await wait_until(lambda: process.starts == 2)
     await process.wait_until_serving()
@@ -26,13 +26,12 @@ async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) ->
 
 async def test_a_restart_between_two_checks_and_each_change_of_state_are_reported(process: Process) -> None:
     reported: list[tuple[str, int]] = []
-    monitor = Monitor([process])
-    observing = asyncio.create_task(monitor.run(lambda found: reported.append((monitor.states["ad"], found.starts))))
-    await wait_until(lambda: monitor.all_serving)
+    observing = asyncio.create_task(observe(process, lambda found: reported.append((found.state, found.starts))))
+    await wait_until(lambda: process.state == "serving")
     process.pause()
-    await wait_until(lambda: not monitor.all_serving)
+    await wait_until(lambda: process.state == "frozen")
     process.resume()
-    await wait_until(lambda: monitor.all_serving)
+    await wait_until(lambda: process.state == "serving")
     await process.restart()
     await wait_until(lambda: reported[-1] == ("serving", 2))
     assert reported[:3] == [("serving", 1), ("frozen", 1), ("serving", 1)]

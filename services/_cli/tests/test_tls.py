@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_cli.local import health
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop
@@ -41,9 +40,10 @@ async def show_cart(cart: Process, tls_folder: str, *, release: str = "") -> tup
     return process.returncode, output.decode() + errors.decode()
 
 
-async def test_health_is_checked_over_tls_alone(cart: Process) -> None:
+async def test_health_is_checked_over_tls_alone(cart: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await cart.is_serving()
-    assert await health.is_serving(cart.program, cart.address) is None
+    monkeypatch.setattr(cart, "certificates", None)
+    assert await cart.is_serving() is None
 
 
 async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(cart: Process) -> None:

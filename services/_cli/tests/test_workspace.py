@@ -10,6 +10,7 @@ from shop_cli.local.workspace import (
     MAX_PORT_OFFSET,
     PORT_STEP,
     Program,
+    address_variable,
     default_ports,
     discover,
     discover_services,
@@ -81,9 +82,7 @@ def test_the_command_is_named_by_a_path_that_exists_here_or_anywhere(monkeypatch
 
 
 def test_the_address_variable_is_the_name_in_capitals() -> None:
-    program = Program("product-catalog", "", 0, "grpc")
-    assert program.address_variable == "PRODUCT_CATALOG_ADDR"
-    assert program.internal_address_variable == "PRODUCT_CATALOG_INTERNAL_ADDR"
+    assert address_variable("product-catalog") == "PRODUCT_CATALOG_ADDR"
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

@@ -1,6 +1,7 @@
 """gRPC clients for a running shop, on this machine or behind a forwarded port."""
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,9 +21,9 @@ from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.health import NO_DATABASE
+from shop_cli.local.child_process import NO_DATABASE
 from shop_cli.local.run_file import find_run
-from shop_cli.local.workspace import default_ports, discover, find, internal_name
+from shop_cli.local.workspace import address_variable, default_ports, discover, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -47,7 +48,9 @@ async def _client(
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
-        target = _checked(at or default_address(name, internal=is_internal))
+        target = at or default_address(name, internal=is_internal)
+        if not re.fullmatch(".+:[0-9]+", target):
+            raise InvalidArgument.field("address", "must be host:port")
         tls = tls_of(target, name)
     else:
         target, tls = at.internal_address if is_internal else at.address, {"certificates": at.certificates}
@@ -99,15 +102,12 @@ def default_address(name: str, *, internal: bool) -> str:
 
     Try the program's environment variable first, then the shop running in the current folder, then the default port.
     """
-    programs = discover()
-    program = find(programs, name)
-    variable = program.internal_address_variable if internal else program.address_variable
     key = internal_name(name) if internal else name
-    if address := os.environ.get(variable):
+    if address := os.environ.get(address_variable(key)):
         return address
     if (run := find_run()) and key in run.addresses:
         return run.addresses[key]
-    return f"localhost:{default_ports(programs)[key]}"
+    return f"localhost:{default_ports(discover())[key]}"
 
 
 def tls_of(address: str, name: str) -> dict[str, Any]:
@@ -127,13 +127,6 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     run = find_run()
     is_own = run and run.tls_folder and address in run.addresses.values()
     return {"certificates": Certificates.load(run.tls_folder)} if run and is_own else {}
-
-
-def _checked(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise InvalidArgument.field("address", "must be host:port")
-    return address
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:

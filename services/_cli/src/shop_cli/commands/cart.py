@@ -13,7 +13,7 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, currency_client, key_metadata
 from shop_cli.commands.convert import convert_amount
-from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User
 from shop_cli.output.printing import console, print_json, print_table
 from shop_cli.output.visible import visible
 
@@ -26,7 +26,6 @@ Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Defa
 
 
 @cart.command("add")
-@async_command
 async def add_to_cart(
     user: User,
     product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
@@ -46,7 +45,6 @@ async def add_to_cart(
 
 
 @cart.command("show")
-@async_command
 async def show_cart(user: User, *, currency: Currency = None, as_json: Json = False, address: Address = None) -> None:
     """Show a cart with names, prices and the total without shipping."""
     async with cart_client(address) as client:
@@ -60,7 +58,6 @@ async def show_cart(user: User, *, currency: Currency = None, as_json: Json = Fa
 
 
 @cart.command("empty")
-@async_command
 async def empty_cart(user: User, *, address: Address = None) -> None:
     """Remove everything from a cart."""
     async with cart_client(address) as client:

@@ -10,11 +10,10 @@ from chassis.values.money import NANOS_PER_UNIT, Money, is_currency_code
 from shop import currency_pb2, money_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop_cli.clients import currency_client
-from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.commands.options import Address, Json
 from shop_cli.output.printing import amount, console, print_json
 
 
-@async_command
 async def convert(
     value: Annotated[str, typer.Argument(metavar="AMOUNT", help="Amount, such as 12.50.")],
     from_code: Annotated[str, typer.Argument(metavar="FROM", help="Currency of the amount, such as USD.")],

@@ -7,7 +7,6 @@ from chassis.errors import NotFound, Unavailable
 from shop.order_pb2 import OrderResult
 from shop_cli.clients import checkout_client, fill_cart, mail_client
 from shop_cli.commands.mail import message_text
-from shop_cli.commands.options import async_command
 from shop_cli.local.child_process import temporary_folder
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import reserved
@@ -27,7 +26,6 @@ _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 _CONFIRMATION_SECONDS = 60.0
 
 
-@async_command
 async def demo() -> None:
     """Start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
     started = time.monotonic()

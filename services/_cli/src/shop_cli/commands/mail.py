@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client, mail_client, spool_client
-from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
+from shop_cli.commands.options import InternalAddress, Json, parse_state
 from shop_cli.output.printing import (
     Columns,
     console,
@@ -30,7 +30,6 @@ State = Annotated[
 
 
 @mail.command("list")
-@async_command
 async def list_messages(
     *,
     unsent: Unsent = False,
@@ -47,7 +46,6 @@ async def list_messages(
 
 
 @mail.command("show")
-@async_command
 async def show_message(
     message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="Id of the message: the order id.")],
     *,
@@ -65,7 +63,6 @@ async def show_message(
 
 
 @mail.command("requeue")
-@async_command
 async def requeue_messages(
     message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
     *,
@@ -80,7 +77,6 @@ async def requeue_messages(
 
 
 @mail.command("send-again")
-@async_command
 async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]) -> None:
     """Send the confirmation of an order again, although it was sent or is lost."""
     async with journal_client(None) as journal, spool_client(None) as spool:
@@ -91,7 +87,6 @@ async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", he
 
 
 @mail.command("close")
-@async_command
 async def close_messages(
     message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
     *,

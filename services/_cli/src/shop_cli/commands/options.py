@@ -1,18 +1,12 @@
 """Arguments and options that several commands share."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from shop_cli.output.printing import state_name
 
 MAX_INT32 = 2**31 - 1
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _ADDRESS = "Address of the{} service. Default: $<SERVICE>{}_ADDR, the running shop's, the local port."
 Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format("", ""))]
@@ -34,13 +28,3 @@ def parse_state(states: Any, name: str) -> Any:
         expected = ", ".join(by_name)
         raise typer.BadParameter(f"unknown state {name}: expected one of {expected}", param_hint="--state")
     return by_name[name.upper()]
-
-
-def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Wrap an async function in a synchronous one with the same parameters: Typer cannot run async functions."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run(command(*args, **kwargs))
-
-    return run

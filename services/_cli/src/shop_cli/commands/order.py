@@ -10,8 +10,8 @@ from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
-from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
-from shop_cli.commands.traces import print_trace
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User
+from shop_cli.commands.running import print_trace
 from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
@@ -38,7 +38,6 @@ Zip = Annotated[int, typer.Option("--zip", min=0, max=MAX_INT32, help="Postal co
 Trace = Annotated[bool, typer.Option("--trace", help="Show the order's trace afterwards, as the running shop has it.")]
 
 
-@async_command
 async def order(
     user: User,
     *,

@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
+from shop_cli.commands.options import InternalAddress, Json, parse_state
 from shop_cli.output.printing import (
     Columns,
     amount,
@@ -33,7 +33,6 @@ Watched = Annotated[int, typer.Option(min=1, max=1000, help="Number of latest or
 
 
 @orders.command("list")
-@async_command
 async def list_orders(
     *,
     stuck: Stuck = False,
@@ -53,7 +52,6 @@ async def list_orders(
 
 
 @orders.command("show")
-@async_command
 async def show_order(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Show an order with its lines and its history, step by step."""
     async with journal_client(address) as journal:
@@ -70,7 +68,6 @@ async def show_order(order_id: OrderId, *, as_json: Json = False, address: Inter
 
 
 @orders.command("requeue")
-@async_command
 async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Resend an order's dead letters. These are notifications that were refused or failed too often."""
     async with journal_client(address) as journal:
@@ -85,7 +82,6 @@ async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, add
 
 
 @orders.command("settle")
-@async_command
 async def settle_order(
     order_id: OrderId,
     *,
@@ -110,7 +106,6 @@ async def settle_order(
 
 
 @orders.command("watch")
-@async_command
 async def watch_orders(*, limit: Watched = 100, as_json: Json = False, address: InternalAddress = None) -> None:
     """Print a line for each new or changed order, until Ctrl-C."""
     seen: dict[str, orders_pb2.Order] | None = None

@@ -4,7 +4,7 @@ import typer
 
 from shop import empty_pb2, product_catalog_pb2
 from shop_cli.clients import catalog_client
-from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.commands.options import Address, Json
 from shop_cli.output.printing import Columns, amount, console, print_list
 
 products = typer.Typer(no_args_is_help=True, help="Browse the catalog.")
@@ -18,7 +18,6 @@ _COLUMNS: Columns[product_catalog_pb2.Product] = {
 
 
 @products.command("list")
-@async_command
 async def list_products(*, as_json: Json = False, address: Address = None) -> None:
     """List all products."""
     async with catalog_client(address) as catalog:
@@ -27,7 +26,6 @@ async def list_products(*, as_json: Json = False, address: Address = None) -> No
 
 
 @products.command("search")
-@async_command
 async def search_products(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to search for.")],
     *,
@@ -41,7 +39,6 @@ async def search_products(
 
 
 @products.command("show")
-@async_command
 async def show_product(
     product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
     *,

@@ -12,7 +12,7 @@ from chassis.rpc.client import channel
 from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.clients import TIMEOUT_SECONDS, default_address, journal_client, tls_of
-from shop_cli.commands.options import Json, async_command
+from shop_cli.commands.options import Json
 from shop_cli.local.run_file import find_run
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
@@ -28,7 +28,6 @@ reconcile = typer.Typer(invoke_without_command=True)
 
 
 @reconcile.callback()
-@async_command
 async def compare(
     context: typer.Context,
     *,
@@ -59,7 +58,6 @@ async def compare(
 
 
 @reconcile.command("accept")
-@async_command
 async def accept(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     kind: Annotated[str, typer.Argument(metavar="KIND", help="How its records disagree, such as NOT_MAILED.")],

@@ -1,17 +1,16 @@
 import asyncio
 import signal
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from chassis.background import in_background
-from shop_cli.commands.options import async_command
+from chassis.background import Loop, in_background
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.control_room.running import running, without_effect
 from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.supervision import observe
 from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
@@ -38,7 +37,6 @@ WithTls = Annotated[
 ]
 
 
-@async_command
 async def up(
     *,
     port_offset: Offset = 0,
@@ -65,7 +63,7 @@ async def up(
     data, ports = (folder or root()).resolve(), None if any_ports else port_offset
     async with (
         running(data, ports, postgres=postgres, tls=tls, lab=lab) as room,
-        in_background(partial(room.monitor.run, _reporter(room, folder))),
+        in_background(*_observers(room, folder)),
     ):
         await stopped.wait()
         console.out("stopping ...")
@@ -74,15 +72,15 @@ async def up(
     console.out("; ".join(["stopped", *failed]))
 
 
-def _reporter(room: ControlRoom, folder: Path | None) -> Callable[[ChildProcess], None]:
-    """Return a callback that prints a process's new state. Once all processes are ready, it prints the next steps."""
+def _observers(room: ControlRoom, folder: Path | None) -> list[Loop]:
+    """Return loops that print each process's changes of state and, once all processes are ready, the next steps."""
     was_ready = False
 
     def report(process: ChildProcess) -> None:
         nonlocal was_ready
-        console.out(f"{process.name:<16} {process.address:<16} {room.monitor.states[process.name]}")
-        if room.monitor.all_serving and not was_ready:
+        console.out(f"{process.name:<16} {process.address:<16} {process.state}")
+        if not was_ready and all(process.state == "serving" for process in room.processes):
             was_ready = True
             print_next_steps(room.run, folder)
 
-    return report
+    return [partial(observe, process, report) for process in room.processes]

@@ -95,7 +95,7 @@ class _Pages:
             "fragments": self._fragments,
             "calls": calls,
             "places": places(calls),
-            "states": room.monitor.states,
+            "states": {process.name: process.state for process in room.processes},
             "traces": room.telemetry.summaries(query),
             "stored": room.telemetry.stored,
             "sort": query.sort,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from chassis.background import finish
 from chassis.errors import NotFound
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.fault_demo import FaultDemo
@@ -14,7 +15,6 @@ from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import DATA, Run
-from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
 
@@ -51,7 +51,6 @@ class ControlRoom:
     telemetry_elsewhere: str | None = None
 
     def __post_init__(self) -> None:
-        self.monitor = Monitor(self.processes)
         self.customers = Customers(self.run.url("storefront"), Path(self.run.folder) / DATA / "log" / "customers.log")
         self.sections: dict[str, Section] = {"fault_demo": FaultDemo(self), "customers": self.customers}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -84,7 +83,7 @@ class ControlRoom:
             {
                 "name": process.name,
                 "address": process.address,
-                "state": self.monitor.states[process.name],
+                "state": process.state,
                 "restarts": max(0, process.starts - 1),
                 **asdict(self.telemetry.calls.of_service(process.name, now)),
             }
@@ -92,9 +91,7 @@ class ControlRoom:
         ]
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await finish(self._tasks, within_seconds=0)
         await self.customers.stop()
 
     def start(self, work: Coroutine[Any, Any, object]) -> None:

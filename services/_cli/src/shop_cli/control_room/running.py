@@ -50,9 +50,10 @@ async def running(
     async with AsyncExitStack() as stack:
         stack.enter_context(locked(folder))
         ports = _ports(stack, programs, port_offset, lab=lab)
+        own_port = ports.pop(_NAME)
         names = [program.name for program in programs]
         identities = Identities.issue(folder / DATA / "tls", names, lab=lab) if tls else None
-        run = _describe(folder, ports, identities, lab=lab)
+        run = _describe(folder, ports, own_port, identities, lab=lab)
         stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
         environment = await _environment(stack, telemetry)
         links, failing = _links(run), {"LAB": "1"} if lab else {}
@@ -63,14 +64,14 @@ async def running(
         room = ControlRoom(run, shop, stores, telemetry, reconciler, os.environ.get(_ENDPOINT))
         for plugin in metadata.entry_points(group="shop_cli.sections") if lab else ():
             room.sections[plugin.name] = plugin.load()(room, folder)
-        await stack.enter_async_context(in_background(partial(supervise, room.processes)))
+        await stack.enter_async_context(in_background(*(partial(supervise, process) for process in room.processes)))
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room))
         stack.enter_context(published(run))
         yield room
 
 
-def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> Mapping[str, int]:
+def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> dict[str, int]:
     """Return the ports by name. Raise PortInUse if another program uses one of them.
 
     With `lab`, every gRPC service gets an internal port for failpoints: 11051 for the service on 50051, and so on.
@@ -88,9 +89,11 @@ def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | Non
     return raised
 
 
-def _describe(folder: Path, ports: Mapping[str, int], identities: Identities | None, *, lab: bool) -> Run:
-    addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
-    url, token = f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24)
+def _describe(
+    folder: Path, ports: Mapping[str, int], own_port: int, identities: Identities | None, *, lab: bool
+) -> Run:
+    addresses = {name: f"{HOST}:{port}" for name, port in ports.items()}
+    url, token = f"http://localhost:{own_port}", secrets.token_urlsafe(24)
     tls_folder = str(identities.operator.folder) if identities else ""
     return Run(os.getpid(), str(folder), addresses, url, token, tls_folder, lab)
 

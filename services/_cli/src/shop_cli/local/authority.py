@@ -37,12 +37,12 @@ class Authority(Issued):
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
-        extensions = (
+        extensions = [
             x509.BasicConstraints(ca=True, path_length=0),
             x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused),
             x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-        )
-        return cls(_sign(_builder(subject, subject, key, valid), key, extensions), _pem(key))
+        ]
+        return cls(*_sign(subject, key, valid, extensions, issuer=subject, signer=key))
 
     def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
         """Issue a certificate for both server and client authentication.
@@ -61,33 +61,29 @@ class Authority(Issued):
             x509.UniformResourceIdentifier(spiffe_id),
             *(x509.IPAddress(ip_address(address)) for address in addresses),
         ]
-        extensions = (
+        extensions = [
             x509.BasicConstraints(ca=False, path_length=None),
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
             x509.SubjectAlternativeName(alternatives),
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
-        )
-        return Issued(_sign(_builder(x509.Name([]), issuer, key, valid), signer, extensions), _pem(key))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, valid: timedelta
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + valid)
-    )
+        ]
+        return Issued(*_sign(x509.Name([]), key, valid, extensions, issuer=issuer, signer=signer))
 
 
 def _sign(
-    builder: x509.CertificateBuilder, signer: EllipticCurvePrivateKey, extensions: Sequence[x509.ExtensionType]
-) -> bytes:
+    subject: x509.Name,
+    key: EllipticCurvePrivateKey,
+    valid: timedelta,
+    extensions: Sequence[x509.ExtensionType],
+    *,
+    issuer: x509.Name,
+    signer: EllipticCurvePrivateKey,
+) -> tuple[bytes, bytes]:
+    """Return the subject's certificate and private key in PEM."""
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - CLOCK_SKEW).not_valid_after(now + valid)
     for extension in extensions:
         builder = builder.add_extension(extension, critical=isinstance(extension, _CRITICAL))
-    return builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
-
-
-def _pem(key: EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
+    return certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

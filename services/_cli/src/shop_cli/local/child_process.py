@@ -12,6 +12,8 @@ from typing import Self
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 
+# Services report that they are not ready only if their database does not answer.
+NO_DATABASE = "not ready: its database does not answer"
 START_SECONDS = 300.0  # long enough for a busy machine
 _STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
 _POLL_SECONDS = 0.02
@@ -54,6 +56,7 @@ class ChildProcess:
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
         self.log_path = log_path
+        self.state = "starting"  # as `supervision.observe` last found it
         self.starts = 0
         self.started_at = 0.0
         self.paused = False

@@ -39,8 +39,14 @@ class Postgres(ChildProcess):
         self._options = [option for name, value in common.items() for option in ("-c", f"{name}={value}")]
 
     @classmethod
-    async def create(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
-        """Create a server with an empty database cluster, without starting it. Raise NotServing if initdb fails."""
+    async def open(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
+        """Return the server in a folder without starting it. If there is none, create an empty one.
+
+        Raise NotServing if initdb fails.
+        """
+        if (folder / "data" / "PG_VERSION").exists():
+            return cls(folder, settings)
+        shutil.rmtree(folder, ignore_errors=True)  # remove the remains of an interrupted initdb
         server = cls(folder, settings)
         options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
         child = await asyncio.create_subprocess_exec(
@@ -53,14 +59,6 @@ class Postgres(ChildProcess):
         if await child.wait() != 0:
             raise NotServing("initdb failed")
         return server
-
-    @classmethod
-    async def open_or_create(cls, folder: Path) -> Self:
-        """Return the server in a folder without starting it. If there is none, create an empty one."""
-        if (folder / "data" / "PG_VERSION").exists():
-            return cls(folder)
-        shutil.rmtree(folder, ignore_errors=True)  # remove the remains of an interrupted initdb
-        return await cls.create(folder)
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._folder}&port=5432"

@@ -3,17 +3,22 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from typing_extensions import override
 
+from chassis.rpc.client import OPTIONS
+from chassis.rpc.connection import open_channel
 from chassis.tls.certificates import Certificates, Identity
-from shop_cli.local import health
 from shop_cli.local.child_process import START_SECONDS, ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, require_free
-from shop_cli.local.workspace import Program, UnknownService, internal_name
+from shop_cli.local.workspace import Program, UnknownService, address_variable, internal_name
 
 # Services don't inherit these variables, whose values differ between services or may be meant for another program.
 _NOT_INHERITED = (
@@ -31,6 +36,7 @@ _DEFAULTS = {
 }
 
 _SECRET_BYTES = 32
+_HEALTH_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
 
 
 class Process(ChildProcess):
@@ -92,7 +98,26 @@ class Process(ChildProcess):
 
     @override
     async def is_serving(self) -> bool | None:
-        return self.running and not self.paused and await health.is_serving(self.program, self.address, self.identity)
+        if not self.running or self.paused:
+            return False
+        try:
+            async with asyncio.timeout(_HEALTH_SECONDS):
+                # Try a plain TCP connection first: while a service starts, this costs less than opening a gRPC channel.
+                reader, writer = await asyncio.open_connection(HOST, self.port)
+                with closing(writer):
+                    if self.program.protocol == "grpc":
+                        return await self._reports_serving()
+                    writer.write(f"GET /readyz HTTP/1.0\r\nHost: {self.address}\r\n\r\n".encode())
+                    return (await reader.readline()).split()[1:2] == [b"200"]
+        except (OSError, TimeoutError, grpc.aio.AioRpcError):
+            return None
+
+    async def _reports_serving(self) -> bool:
+        # Use the options that services use: if services can't reach this one, say because of a proxy, it isn't ready.
+        async with open_channel(self.address, self.identity, OPTIONS) as channel:
+            health: Any = HealthStub(channel)
+            response = await health.Check(HealthCheckRequest())
+        return bool(response.status == HealthCheckResponse.SERVING)
 
 
 class Shop:
@@ -117,7 +142,8 @@ class Shop:
         *,
         identities: Identities | None = None,
     ) -> None:
-        common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
+        addresses = {address_variable(name): f"{HOST}:{port}" for name, port in ports.items()}
+        common = {**inherited(os.environ if environment is None else environment), **addresses}
         certificates = identities.operator if identities else None
         self._folder = folder
         self._processes: dict[str, Process] = {}
@@ -181,13 +207,6 @@ class Shop:
         finally:
             for process in self:
                 process.kill()
-
-
-def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:
-    """Return environment variables with the addresses of all programs and their internal services."""
-    public = {program.address_variable: ports[program.name] for program in programs}
-    internal = {program.internal_address_variable: ports.get(internal_name(program.name)) for program in programs}
-    return {variable: f"{HOST}:{port}" for variable, port in {**public, **internal}.items() if port is not None}
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

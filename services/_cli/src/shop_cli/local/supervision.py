@@ -1,11 +1,10 @@
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from chassis.errors import DomainError
 from chassis.values.backoff import backoff_seconds
-from shop_cli.local.child_process import ChildProcess
-from shop_cli.local.health import NO_DATABASE
+from shop_cli.local.child_process import NO_DATABASE, ChildProcess
 from shop_cli.local.ports import PortInUse
 
 _STARTING_SECONDS = 10.0
@@ -16,34 +15,18 @@ _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
 
 
-class Monitor:
-    """Tracks the states of processes (see `state_of`) while `run` is running."""
-
-    def __init__(self, processes: Iterable[ChildProcess]) -> None:
-        self._processes = list(processes)
-        self.states = {process.name: "starting" for process in self._processes}
-
-    @property
-    def all_serving(self) -> bool:
-        return all(state == "serving" for state in self.states.values())
-
-    async def run(self, report: Callable[[ChildProcess], None]) -> None:
-        """Update the states until cancelled. Report each process whose state changed or that was restarted."""
-        async with asyncio.TaskGroup() as tasks:
-            for process in self._processes:
-                tasks.create_task(self._observe(process, report), name=f"observe {process.name}")
-
-    async def _observe(self, process: ChildProcess, report: Callable[[ChildProcess], None]) -> None:
-        starts, due = 0, 0.0
-        while True:
-            is_unchanged = process.starts == starts and process.running and not process.paused
-            if self.states[process.name] != "serving" or not is_unchanged or time.monotonic() > due:
-                state = await state_of(process)
-                due = time.monotonic() + _READINESS_SECONDS
-                if (state, process.starts) != (self.states[process.name], starts):
-                    self.states[process.name], starts = state, process.starts
-                    report(process)
-            await asyncio.sleep(_CHECK_SECONDS)
+async def observe(process: ChildProcess, report: Callable[[ChildProcess], None]) -> None:
+    """Update the process's `state` until cancelled. Report the process when its state changes or it is restarted."""
+    starts, due = 0, 0.0
+    while True:
+        is_unchanged = process.starts == starts and process.running and not process.paused
+        if process.state != "serving" or not is_unchanged or time.monotonic() > due:
+            state = await state_of(process)
+            due = time.monotonic() + _READINESS_SECONDS
+            if (state, process.starts) != (process.state, starts):
+                process.state, starts = state, process.starts
+                report(process)
+        await asyncio.sleep(_CHECK_SECONDS)
 
 
 async def state_of(process: ChildProcess) -> str:
@@ -67,14 +50,8 @@ async def state_of(process: ChildProcess) -> str:
     return "not ready" if is_ready is None else NO_DATABASE
 
 
-async def supervise(processes: Iterable[ChildProcess]) -> None:
-    """Restart every process that ends, with exponential backoff, until cancelled."""
-    async with asyncio.TaskGroup() as tasks:
-        for process in processes:
-            tasks.create_task(_supervise(process), name=f"supervise {process.name}")
-
-
-async def _supervise(process: ChildProcess) -> None:
+async def supervise(process: ChildProcess) -> None:
+    """Restart a process whenever it ends, with exponential backoff, until cancelled."""
     failures = 0
     while True:
         await process.wait()

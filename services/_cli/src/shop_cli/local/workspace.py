@@ -43,15 +43,6 @@ class Program:
     migrations: Path | None = None
     python: str = sys.executable
 
-    @property
-    def address_variable(self) -> str:
-        """The environment variable with this program's address, such as `PRODUCT_CATALOG_ADDR`."""
-        return f"{self.name.replace('-', '_').upper()}_ADDR"
-
-    @property
-    def internal_address_variable(self) -> str:
-        return self.address_variable.replace("_ADDR", "_INTERNAL_ADDR")
-
 
 def root() -> Path:
     """Return the workspace that contains the current folder or, if there is none, this package."""
@@ -93,6 +84,11 @@ def default_ports(programs: Sequence[Program]) -> dict[str, int]:
 def internal_name(name: str) -> str:
     """Return the name of a program's port for internal services, such as `checkout-internal`."""
     return f"{name}-internal"
+
+
+def address_variable(name: str) -> str:
+    """Return the variable with an address, such as CART_ADDR or, for an `internal_name`, CART_INTERNAL_ADDR."""
+    return f"{name.replace('-', '_').upper()}_ADDR"
 
 
 def find(programs: Sequence[Program], name: str) -> Program:

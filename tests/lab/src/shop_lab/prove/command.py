@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 
 from chassis.errors import Unavailable
-from shop_cli.commands.options import async_command
 from shop_cli.local.child_process import temporary_folder
 from shop_cli.output.printing import console, counted, table
 from shop_lab.prove import verdict
@@ -30,7 +29,6 @@ _VERDICTS = {
 }
 
 
-@async_command
 async def prove(
     *,
     orders: Annotated[int, typer.Option(min=1, help="Number of orders.")] = 2_000,

@@ -108,7 +108,7 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     """Start a server with all databases."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    server = await Postgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
+    server = await Postgres.open(Path(folder) / "postgres", settings=_UNFLUSHED)
     await stack.enter_async_context(server)
     for name in _DATABASES:
         await server.create_database(name)
