@@ -1,5 +1,4 @@
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
@@ -9,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from sqlalchemy import Engine, Executable, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -82,8 +82,7 @@ class Repository:
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
         """Return the first row by column name, or None if there is no row."""
-        rows = await self.find_rows(query)
-        return rows[0] if rows else None
+        return next(iter(await self.find_rows(query)), None)
 
     async def execute(self, statement: Executable) -> None:
         async with transaction(self.engine) as connection:
@@ -115,13 +114,8 @@ def is_away(error: BaseException) -> bool:
         return error.connection_invalidated or (error.orig is not None and is_away(error.orig))
     if isinstance(error, sqlite3.OperationalError):
         return sqlite.primary_code(error) in sqlite.AWAY
-    return _is_postgres_away(error)
-
-
-def _is_postgres_away(error: BaseException) -> bool:
-    psycopg = sys.modules.get("psycopg")  # importing takes 1/3 s; PostgreSQL engines have already imported it
-    if psycopg is None or not isinstance(error, psycopg.Error):
+    if not isinstance(error, psycopg.Error):
         return False
     if error.sqlstate is None:  # refused and lost connections have no SQLSTATE
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return bool(error.sqlstate.startswith(_POSTGRES_AWAY))
+    return error.sqlstate.startswith(_POSTGRES_AWAY)

@@ -9,7 +9,7 @@ import unicodedata
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, tzinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -158,6 +158,4 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def in_month(column: Any, month: str, zone: tzinfo = UTC) -> ColumnElement[bool]:
-    first, last = month_range(month, zone)
-    condition: ColumnElement[bool] = column.between(first, last)
-    return condition
+    return cast("ColumnElement[bool]", column.between(*month_range(month, zone)))

@@ -8,11 +8,13 @@ import codecs
 import csv
 import io
 import re
+import sqlite3
 from collections.abc import AsyncGenerator, Generator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
+import psycopg
 from anyio import CancelScope, to_thread
 from opentelemetry.trace import SpanKind, Tracer
 from sqlalchemy import Connection, Engine, Select, func, select
@@ -24,11 +26,6 @@ from chassis.telemetry import semconv
 from employee_api.database import blocking_engine
 from employee_api.errors import TooManyExports, UnknownTimeZone
 from employee_api.exports.queries import Format, Table, export_query, zoned_timestamp
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from psycopg import Connection as PostgresConnection
 
 CHUNK_BYTES = 64 * 1024
 _ROWS_PER_FETCH = 500
@@ -108,7 +105,7 @@ def _read_postgres(
 ) -> Iterator[bytes]:
     if zone is not None:
         _set_postgres_zone(connection, zone)
-    driver = cast("PostgresConnection", connection.connection.driver_connection)
+    driver = cast("psycopg.Connection[Any]", connection.connection.driver_connection)
     with driver.cursor() as cursor:
         cursor.execute(_STREAMING_PLAN)
         copy = f"COPY ({copy_query(query)}) TO STDOUT (FORMAT csv, DELIMITER '{separator}')"
