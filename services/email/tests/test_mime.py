@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from email_service.domain import Confirmation
+from email_service.domain import Confirmation, message_id_of
 from email_service.mime import Sender, parse_sender, to_mime
 
 SENDER = Sender("Shop", "orders@shop.example")
@@ -58,7 +58,7 @@ def test_any_subject_survives_encoding_as_one_line(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150))
 def test_no_order_id_can_add_a_header(order_id: str) -> None:
-    assert parse(Confirmation(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
+    assert parse(Confirmation(message_id_of(order_id), "jane@example.com", "Hi", "", "")).keys() == HEADERS
 
 
 def test_no_text_can_end_its_own_part() -> None:

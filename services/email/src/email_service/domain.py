@@ -100,15 +100,11 @@ def current_digests(message_id: str, recipient: str, content: bytes, accepted: b
 class Confirmation:
     """The rendered e-mail that confirms an order, as plain text and as HTML."""
 
-    order_id: str
+    message_id: str
     recipient: str
     subject: str
     text: str
     html: str
-
-    @property
-    def message_id(self) -> str:
-        return message_id_of(self.order_id)
 
 
 def message_id_of(order_id: str) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from chassis.values.money import format_amount
-from email_service.domain import Confirmation, Order, label
+from email_service.domain import Confirmation, Order, label, message_id_of
 
 # Where to break text that mail programs would turn into links: customers must not be able to send links to strangers.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
@@ -44,4 +44,4 @@ class ConfirmationTemplates:
             "address": [_LINK.sub(r"\g<0> ", line) for line in label(order.address)],
         }
         text, html = self._text.render(values), self._html.render(values)
-        return Confirmation(order.order_id, recipient, subject, text, html)
+        return Confirmation(message_id_of(order.order_id), recipient, subject, text, html)

@@ -11,20 +11,13 @@ import structlog
 
 from chassis.background import log_errors
 from chassis.sql.database import Database, Parameters, Row, listed
-from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from email_service.domain import current_digests
-from email_service.messages import (
-    ClaimedMessage,
-    MessageRecord,
-    MessageState,
-    NewMessage,
-    SpoolUnavailable,
-)
+from email_service.messages import ClaimedMessage, MessageRecord, MessageState, NewMessage, SpoolUnavailable
 from email_service.spool import statements
 
 log = structlog.get_logger()
@@ -44,8 +37,7 @@ _MAX_CHANGES = 1_000
 
 @asynccontextmanager
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
-    """Migrate the database and open the spool in it. See chassis.sql.url for the URL formats."""
-    migrate(url, MIGRATIONS)
+    """Open the spool in a migrated database. See chassis.sql.url for the URL formats."""
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
         if sqlite_path(url) is not None:  # no other process uses the file, so all its claims are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
