@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 _DAY_SECONDS = 86_400.0
-_SPIKE_FACTOR = 5.0
-_STEPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +23,15 @@ class Shape:
     period_seconds: float
 
 
-def _daily(fraction: float) -> float:
-    """Return the factor for a time of day: 0.2 at midnight, 1 at noon."""
-    return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
-
-
-def _spike(fraction: float) -> float:
-    return _SPIKE_FACTOR if 0.4 <= fraction < 0.5 else 1.0  # noqa: PLR2004 - a tenth of the period
-
-
-def _step(fraction: float) -> float:
-    return (math.floor(fraction * _STEPS) + 1) / _STEPS
-
-
 SHAPES: Mapping[str, Shape] = {
     "steady": Shape(lambda _: 1.0, peak=1.0, period_seconds=_DAY_SECONDS),
-    "daily": Shape(_daily, peak=1.0, period_seconds=_DAY_SECONDS),
-    "spike": Shape(_spike, peak=_SPIKE_FACTOR, period_seconds=600.0),
-    "step": Shape(_step, peak=1.0, period_seconds=600.0),
+    # The factor is 0.2 at midnight and 1 at noon.
+    "daily": Shape(
+        lambda fraction: 0.6 - 0.4 * math.cos(2 * math.pi * fraction), peak=1.0, period_seconds=_DAY_SECONDS
+    ),
+    # A spike lasts a tenth of the period.
+    "spike": Shape(lambda fraction: 5.0 if int(10 * fraction) == 4 else 1.0, peak=5.0, period_seconds=600.0),  # noqa: PLR2004
+    "step": Shape(lambda fraction: (int(5 * fraction) + 1) / 5, peak=1.0, period_seconds=600.0),
 }
 
 
