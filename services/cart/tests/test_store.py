@@ -6,16 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from cart_service.domain import (
-    MAX_LINES,
-    MAX_QUANTITY,
-    Addition,
-    CartFull,
-    CartStore,
-    Line,
-    Purchase,
-    QuantityTooLarge,
-)
+from cart_service.domain import MAX_LINES, MAX_QUANTITY, Addition, CartFull, CartStore, Line, Purchase, QuantityTooLarge
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 

@@ -26,13 +26,7 @@ from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
 from shop_lab.world.refusing_peers import serve_refusing_peers
-from shop_lab.world.shop_under_test import (
-    LATE_LINKS,
-    LINKED,
-    Database,
-    ShopUnderTest,
-    shop_under_test,
-)
+from shop_lab.world.shop_under_test import LATE_LINKS, LINKED, Database, ShopUnderTest, shop_under_test
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0

@@ -15,13 +15,7 @@ from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.dead_letters import requeue_dead_letters
 from shop_lab.world.evidence import FLAGGED, Evidence
-from shop_lab.world.evidence_collector import (
-    find_contradictions,
-    intents_of,
-    match_orders,
-    read_carts,
-    repeat_orders,
-)
+from shop_lab.world.evidence_collector import find_contradictions, intents_of, match_orders, read_carts, repeat_orders
 from shop_lab.world.invariants import check_invariants
 from shop_lab.world.ledgers import (
     ORDERS,
