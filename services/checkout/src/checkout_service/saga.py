@@ -201,11 +201,10 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:
-    transaction_id = charged.transaction_id
     outcome, tries = yield from _until_certain(Ship(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
-            return (yield from _finish(transaction_id, tracking_id))
+            return (yield from _finish(charged, tracking_id))
         case Refused(refusal):
             # An earlier try may have succeeded without any worker learning of it.
             certain = not resumed and tries == 0
@@ -213,54 +212,52 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case KeyReused():
             return (yield from _displace(charged))
         case Forgotten():
-            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, FORGOTTEN, transaction_id))
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, FORGOTTEN, charged.transaction_id))
         case Fenced():
-            return (yield from _void(transaction_id, CHARGE_VOIDED))
+            return (yield from _void(charged, CHARGE_VOIDED))
         case InDoubt() | Unsupported():
             return SagaResult.UNFINISHED
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
     """Void the charge once the shipment is fenced. `certain`: whether no other try can have shipped the order."""
-    transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
-            return (yield from _finish(transaction_id, tracking_id))
+            return (yield from _finish(charged, tracking_id))
         case Fenced():
-            return (yield from _void(transaction_id, refusal))
+            return (yield from _void(charged, refusal))
         case Unsupported() if certain:
-            return (yield from _void(transaction_id, refusal))
+            return (yield from _void(charged, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
         case _:  # a parcel may be on its way, so keep the charge
-            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, charged.transaction_id))
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
     """Void a charge whose content differs from the order's. If a parcel may have shipped, leave it to an operator."""
-    transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
-            return (yield from _void(transaction_id, CHARGE_VOIDED))
+            return (yield from _void(charged, CHARGE_VOIDED))
         case InDoubt():
             return SagaResult.UNFINISHED
         case _:
-            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, OTHER_CONTENT, transaction_id))
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, OTHER_CONTENT, charged.transaction_id))
 
 
-def _void(transaction_id: str, refusal: Refusal) -> Saga:
-    if not (yield from _update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal))):
+def _void(charged: Charged | KeyReused, refusal: Refusal) -> Saga:
+    if not (yield from _update(Transition(State.CHARGING, State.VOIDING, charged.transaction_id, refusal=refusal))):
         return SagaResult.SUPERSEDED
     return (yield from void_charge(refusal))
 
 
-def _finish(transaction_id: str, tracking_id: str) -> Saga:
+def _finish(charged: Charged, tracking_id: str) -> Saga:
     # The response waits for the cart and the journal, so update both at the same time. This is safe: a shipped order
     # stays shipped, and repeating the removal after a crash has no further effect.
     yield StartRemoval()
-    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
+    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, charged.transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
     yield Send()
     return SagaResult.ENDED
