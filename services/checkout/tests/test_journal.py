@@ -340,6 +340,16 @@ async def test_sqlite_asks_for_the_time_once_for_each_statement(
         assert len(calls) == len([statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS])
 
 
+async def test_orders_that_the_database_rejects_do_not_keep_others_from_being_done(sqlite_url: str) -> None:
+    async with open_journal(sqlite_url, worker="one") as journal:
+        order_ids = [await shipped(journal, new_order(scope)) for scope in "ab"]
+        condition = f"NEW.state = 'DONE' AND NEW.order_id = '{order_ids[0]}'"
+        body = f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'no'); END"
+        await asyncio.to_thread(execute, sqlite_url, f"CREATE TRIGGER refuse BEFORE UPDATE ON orders {body}")
+        sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        assert await journal.complete(sent) == order_ids[1:]
+
+
 async def test_an_outbox_is_reserved_for_the_worker_that_shipped_its_order_and_then_claimed_once(
     move_clock: MoveClock, journal: Journal, other_journal: Journal
 ) -> None:
