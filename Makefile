@@ -24,7 +24,7 @@ $(UV):
 		{ echo "setup needs venv and ensurepip of $(PYTHON): $(APT) $(notdir $(PYTHON))-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	@sed -n -f .ci/uv.sed uv.lock > $(VENV)/uv.txt
-	@$(VENV)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/uv.txt 2> $(VENV)/pip.log || \
+	@$(VENV)/bin/python -m pip install --quiet --no-user --no-deps --require-hashes --requirement $(VENV)/uv.txt 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 	@$(UV) pip uninstall --quiet --python $(VENV) pip setuptools 2> $(VENV)/uv.log  # uv installs everything else
 
