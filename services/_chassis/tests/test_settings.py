@@ -46,7 +46,7 @@ def problems(settings: type[Settings], capsys: pytest.CaptureFixture[str], **env
 
 def test_variables_are_converted_to_the_types_of_their_fields() -> None:
     numbers = {"PORT": "8080", "RATIO": "0.5", "SECONDS": "7", "ENABLED": "true"}
-    loaded = load(Example, {"NAME": "a", "COLOUR": "blue", "LEVEL": "high", "FOLDER": "there", **numbers})
+    loaded = load(Example, {"NAME": "a", "COLOUR": "Blue", "LEVEL": "HIGH", "FOLDER": "there", **numbers})
     assert (loaded.port, loaded.ratio, loaded.seconds, loaded.enabled) == (8080, 0.5, 7.0, True)
     assert (loaded.colour, loaded.level, loaded.folder) == (Colour.BLUE, "high", Path("there"))
 

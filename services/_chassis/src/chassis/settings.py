@@ -171,7 +171,7 @@ def _parse(text: str, hint: Any) -> Any:
             raise ValueError("must be true or false")
         return BOOLEANS[text.lower()]
     choices = _choices(wanted)
-    if choices and text not in choices:
+    if choices and (text := text.lower()) not in choices:  # LOG_LEVEL=INFO is common
         raise ValueError(f"must be one of {', '.join(choices)}")
     try:
         return msgspec.convert(text, wanted, strict=False, dec_hook=lambda type_, value: type_(value))
