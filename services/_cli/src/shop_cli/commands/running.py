@@ -40,11 +40,10 @@ def _service_row(service: dict[str, Any]) -> list[str]:
 def _reconciliation(found: dict[str, Any]) -> str:
     if found["unread"]:
         return f"records not read: {found['unread']}"
-    text = (
-        "{orders} orders: {complete} complete, {declined} declined, {closed} closed, {in_progress} in progress; "
-        "{charges} charges, {shipments} shipments, {confirmations} confirmations; "
-    ).format(**found)
-    return text + counted(len(found["mismatches"]), "mismatch", "mismatches")
+    states = "{complete} complete, {declined} declined, {closed} closed, {in_progress} in progress".format(**found)
+    effects = ", ".join(counted(found[f"{noun}s"], noun) for noun in ("charge", "shipment", "confirmation"))
+    mismatches = counted(len(found["mismatches"]), "mismatch", "mismatches")
+    return f"{counted(found['orders'], 'order')}: {states}; {effects}; {mismatches}"
 
 
 Follow = Annotated[bool, typer.Option("--follow", help="Print new lines as they are written, until Ctrl-C.")]

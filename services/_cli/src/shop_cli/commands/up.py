@@ -79,6 +79,8 @@ def _observers(room: ControlRoom, folder: Path | None) -> list[Loop]:
     def report(process: ChildProcess) -> None:
         nonlocal was_ready
         console.out(f"{process.name:<16} {process.address:<16} {process.state}")
+        if (process.exit_code or 0) > 0:
+            console.out(f"  {process.last_lines()}")
         if not was_ready and all(process.state == "serving" for process in room.processes):
             was_ready = True
             print_next_steps(room.run, folder)
