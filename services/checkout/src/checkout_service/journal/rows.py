@@ -11,7 +11,7 @@ from chassis.errors import FieldViolation
 from chassis.sql.database import Row
 from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry
+from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
 
 log = structlog.get_logger()
 
@@ -35,10 +35,14 @@ _COLUMNS = (
 )
 
 
+def claim_to_row(claim: Claim) -> dict[str, Any]:
+    return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
+
+
 def new_order_to_row(new: Entry) -> dict[str, Any]:
     order, total = new.order, new.order.total
     return {
-        **asdict(new.claim),
+        **claim_to_row(new.claim),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,

@@ -5,7 +5,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -116,7 +116,7 @@ class Journal:
         """Lease a CHARGING order whose lease has expired. Return None if the order has changed since `seen`."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, **asdict(seen.claim), new_owner=claim.owner),
+            self._statement(statements.TAKE_OVER, **rows.claim_to_row(seen.claim), new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
         return rows.first_entry(taken)
@@ -127,7 +127,7 @@ class Journal:
         Return None if the order has changed since `seen` was read, or if another order holds the cart.
         """
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
-        values = rows.new_order_to_row(new) | asdict(seen.claim)
+        values = rows.new_order_to_row(new) | rows.claim_to_row(seen.claim)
         reopened, _ = await self._database.write(
             self._statement(statements.REOPEN, **values, new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("reopened", self._worker)),
@@ -153,16 +153,17 @@ class Journal:
         updated = claim.next_attempt() if after is State.CHARGING else claim
         if transition.step:  # a new epoch also lets the history record the same decision twice
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
-        new_claim = {f"new_{name}": value for name, value in asdict(updated).items()}
+        new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
+        values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
         batch = [
-            self._statement(statements.UPDATE, **asdict(claim), **rows.transition_to_row(transition), **new_claim),
+            self._statement(statements.UPDATE, **values),
             self._events(updated, after, *rows.steps_of(transition)),
         ]
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
-            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(updated), **lease))
+            batch.append(self._statement(statements.FILL_OUTBOX, **rows.claim_to_row(updated), **lease))
         elif transition.before is State.SHIPPED:
-            batch.append(self._statement(statements.DELETE_OUTBOX, **asdict(updated), state=after))
+            batch.append(self._statement(statements.DELETE_OUTBOX, **rows.claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
         # The update may have succeeded before the connection was lost. If so, the order has the new claim and state.
@@ -171,7 +172,7 @@ class Journal:
 
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
         """End the lease after a delay, unless another worker has taken the order over."""
-        values = asdict(claim)
+        values = rows.claim_to_row(claim)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
             self._statement(statements.RELEASE_EVENT, **values),
@@ -367,7 +368,7 @@ class Journal:
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
         """Return the statement that adds steps to an order's history if the order has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, **asdict(claim), state=state)
+        return self._statement(statements.EVENTS, items, **rows.claim_to_row(claim), state=state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Sequence[Row]:
         return await self._database.read(*self._statement(text, items, **values))
