@@ -10,7 +10,7 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
-from chassis.background import log_errors, mark_retrieved, repeat
+from chassis.background import log_errors, mark_retrieved
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
 from chassis.rpc.status import recorded_reason
@@ -36,6 +36,7 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
+# Sent items are completed after this long, even if their batch is not full.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
 # Each transaction completes at most this many items: it must be short, because other orders' commits wait for it.
@@ -64,6 +65,8 @@ class Outbox:
     telemetry: Telemetry
     failpoints: Failpoints
     _sent: deque[Sent] = field(default_factory=deque, init=False)
+    _has_sent: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _batch_is_full: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
     _circuits: dict[str, dict[bool, CircuitBreaker]] = field(init=False)
 
@@ -91,8 +94,7 @@ class Outbox:
     async def run(self) -> None:
         """Send due items and complete sent items, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            completing = repeat(self._complete_in_time, _COMPLETE_SECONDS, _NOT_COMPLETED)
-            tasks.create_task(completing, name="complete sent items")
+            tasks.create_task(self._complete_periodically(), name="complete sent items")
             for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
                 tasks.create_task(worker.run())
 
@@ -104,9 +106,12 @@ class Outbox:
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_errors(self.complete(), _NOT_COMPLETED)
 
-    async def complete(self) -> None:
-        """Delete sent items from the journal, and mark orders without items DONE. Raise JournalUnavailable."""
-        while self._sent:
+    async def complete(self, at_least: int = 1) -> None:
+        """Delete sent items from the journal, and mark orders without items DONE, while at least `at_least` are left.
+
+        Raise JournalUnavailable.
+        """
+        while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self.failpoints.reach(COMPLETE[0])
@@ -117,11 +122,21 @@ class Outbox:
                 raise
             for order_id in done:
                 self.metrics.record_change(order_id, State.DONE)
+        if not self._sent:
+            self._has_sent.clear()
 
-    async def _complete_in_time(self) -> None:
-        # If a transaction hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
-        async with asyncio.timeout(_COMPLETE_WITHIN_SECONDS):
-            await self.complete()
+    async def _complete_periodically(self) -> None:
+        while True:
+            await self._has_sent.wait()
+            at_least = _BATCH
+            try:
+                async with asyncio.timeout(_COMPLETE_SECONDS):
+                    await self._batch_is_full.wait()
+            except TimeoutError:
+                at_least = 1
+            self._batch_is_full.clear()
+            # If a transaction hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
+            await log_errors(self.complete(at_least), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If sending fails, leave it in the outbox."""
@@ -196,6 +211,9 @@ class Outbox:
                 return
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
+        self._has_sent.set()
+        if len(self._sent) == _BATCH:  # >= would try to complete again for every new item while the journal is down
+            self._batch_is_full.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)
