@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from shop_kit.employee_api import LOCAL, PASSWORD, StartApi, serving
 
 CONFIGURATION = "{package_name_override: employee_client, post_hooks: []}"
@@ -32,6 +34,7 @@ with AuthenticatedClient(address, token) as client:
 """
 
 
+@pytest.mark.long
 async def test_a_generated_client_works(start_api: StartApi, tmp_path: Path) -> None:
     async with serving(start_api(auth_mode="enforce", registration="open", **LOCAL)) as (api, address):
         await api.store_user("grace@example.com")

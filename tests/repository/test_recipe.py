@@ -89,6 +89,7 @@ def test_the_new_service_passes_its_own_tests_and_those_of_everything_that_lists
     copy.run("python", "-m", "pytest", *options, *TESTS, "-k", "stock or layout or docs or delivery_files")
 
 
+@pytest.mark.long
 def test_the_new_service_passes_the_linters(copy: Copy) -> None:
     copy.run("ruff", "check", "services")
     copy.run("ruff", "format", "--check", "services/stock")

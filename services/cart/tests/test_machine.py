@@ -138,7 +138,10 @@ class CartMachine(RuleBasedStateMachine):
 # SQL stores need few examples: they read and write whole carts, which they change with the code of the memory store.
 @pytest.mark.parametrize(
     ("open_store", "examples"),
-    [("memory", 200), ("valkey", 200), ("sqlite", 20), ("postgres", 20)],
+    [
+        *(("memory", 60), ("valkey", 60), ("sqlite", 10), ("postgres", 10)),
+        *(pytest.param(store, 400, marks=pytest.mark.long) for store in ("memory", "valkey")),
+    ],
     indirect=["open_store"],
 )
 def test_a_store_behaves_like_a_dictionary_with_etags(open_store: OpenStore, examples: int) -> None:
