@@ -26,7 +26,7 @@ async def shop(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[RunningShop]:
     programs = [program for program in discover() if program.name != "employee-api"]
-    async with running_shop(tmp_path_factory.mktemp("shop"), programs, lab=True, LEASE_SECONDS="2") as running:
+    async with running_shop(tmp_path_factory.mktemp("shop"), programs) as running:
         yield running
 
 

@@ -1,7 +1,7 @@
 """What a customer does, click by click."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from playwright.async_api import Page, expect
@@ -43,16 +43,6 @@ async def test_the_back_button_shows_no_card_data(tab: Tab, month: str) -> None:
         await expect(tab.page.get_by_role("alert")).to_be_visible()
     await tab.page.go_back()
     assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
-
-
-async def test_a_visitor_orders_without_javascript(new_tab: Callable[..., Awaitable[Tab]]) -> None:
-    tab = await new_tab(java_script_enabled=False)
-    await tab.page.goto("/")
-    await tab.page.get_by_label("Currency").select_option("EUR")
-    await tab.page.get_by_role("button", name="Set").click()
-    await tab.prepare_order()
-    await tab.place_order()
-    await expect(tab.page.locator(".totals")).to_contain_text("€")
 
 
 async def test_a_visitor_orders_with_the_keyboard_alone(tab: Tab) -> None:

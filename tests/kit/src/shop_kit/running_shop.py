@@ -167,7 +167,6 @@ async def running_shop(
     programs: Sequence[Program],
     *,
     tls: bool = False,
-    lab: bool = False,
     **variables: str,
 ) -> AsyncIterator[RunningShop]:
     """Start programs on free ports and wait until they are ready. They export their telemetry to this process.
@@ -175,7 +174,6 @@ async def running_shop(
     Args:
         folder: for their data.
         tls: let them speak mutual TLS; the channels are the operator's.
-        lab: let failpoints be set in services that have an internal port.
         variables: additional environment variables of every service.
     """
     names = default_ports(programs)
@@ -186,8 +184,7 @@ async def running_shop(
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         clients = [*(program.name for program in programs), "reconciliation", "test"]
         identities = Identities.issue(folder / "tls", clients) if tls else None
-        overrides = {program.name: {"LAB": "1"} for program in programs if lab}
-        shop = Shop(programs, folder, by_name, environment, overrides, identities=identities)
+        shop = Shop(programs, folder, by_name, environment, identities=identities)
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving()
         channels = {
