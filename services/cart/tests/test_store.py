@@ -25,13 +25,6 @@ async def test_any_text_can_be_an_id(store: CartStore, product_id: str) -> None:
     assert await quantities(store) == {product_id: 1}
 
 
-@pytest.mark.parametrize("wrong", ["", "*", "0" * 32])
-async def test_any_other_etag_has_no_effect(store: CartStore, wrong: str) -> None:
-    await add(store, "pan")
-    await store.empty("ada", wrong)
-    assert await quantities(store) == {"pan": 1}
-
-
 async def test_an_addition_with_a_key_of_its_user_takes_effect_once(store: CartStore) -> None:
     for _ in range(2):
         await add(store, "pan", 2, key="b:k")

@@ -331,17 +331,6 @@ async def test_a_charge_that_cannot_be_voided_needs_a_refund(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
-    checkout.peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    checkout.peers.ledger.faults["Void"] = Fault(NO_ROUTE, times=1)
-    error = await checkout.refused("key")
-    assert error.reason == "DEPOT_CLOSED"
-    assert await checkout.states() == ["VOIDED"]
-
-
 async def test_the_charge_of_a_fenced_parcel_is_voided(checkout: Checkout) -> None:
     async with checkout.peers.shipping.holding("ShipOrder", checkout.refused("key")) as call:
         (order,) = await checkout.listed()

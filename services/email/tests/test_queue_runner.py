@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from unittest import mock
 
 import pytest
 
@@ -152,17 +151,6 @@ async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: s
             assert await restarted.spool.give_up_overdue() == ["o-1"] * is_in_doubt
             await restarted.reaches(MessageState.IN_DOUBT if is_in_doubt else MessageState.SENT)
     assert len(inbox.mails) == (0 if point == SENDING[1] else 1)
-
-
-async def test_a_message_whose_claim_was_lost_is_not_sent(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose_claim = mock.AsyncMock(return_value=False)
-    monkeypatch.setattr(Spool, "begin_sending", lose_claim)
-    inbox = Inbox()
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.accept()
-        await wait_until(lambda: lose_claim.called)
-        await shop.runner.close(60)
-    assert inbox.received == 0
 
 
 async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> None:
