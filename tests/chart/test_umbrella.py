@@ -76,11 +76,3 @@ def test_a_parent_s_file_leaves_out_a_service(rendered: Any) -> None:
 def test_the_condition_leaves_out_a_shop(umbrella: Any) -> None:
     manifests = umbrella({"shop": {"enabled": False}, "us": {"enabled": False}})
     assert {found["metadata"]["labels"][INSTANCE] for found in manifests.objects} == {"mall-eu"}
-
-
-def test_null_in_place_of_a_value_is_refused_by_name(umbrella: Any) -> None:
-    names = ("defaults", "services", "networkPolicy", "postgresql", "telemetry", "observability", "logLevel")
-    null = {"eu": dict.fromkeys(names), "shop": {"enabled": False}, "us": {"enabled": False}}
-    with pytest.raises(ValueError, match=r"eu:\n- at '': missing properties ") as raised:
-        umbrella(null)
-    assert [name for name in names if f"'{name}'" not in str(raised.value)] == []

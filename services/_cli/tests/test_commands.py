@@ -28,7 +28,7 @@ from shop import (
     product_catalog_pb2_grpc,
 )
 from shop_cli.__main__ import main
-from shop_cli.output.printing import console, counted
+from shop_cli.output.printing import console
 from shop_internal import (
     letter_spool_pb2,
     letter_spool_pb2_grpc,
@@ -260,11 +260,6 @@ async def test_characters_that_the_terminals_encoding_lacks_are_escaped(run: Run
     assert await run("cart", "show", "zo\u00eb") == (0, "The cart of zo\\xeb is empty.\n", "")
 
 
-async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None:
-    _, out, _ = await run("products", "list", "--json")
-    assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
-
-
 async def test_an_address_option_comes_before_the_environment_and_one_without_a_listener_is_named(
     run: Run, shop: FakeShop, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,11 +277,6 @@ async def test_records_of_a_shop_that_does_not_run_are_one_line(
     status, _, errors = await run("reconcile")
     assert status == 2
     assert re.fullmatch(r"NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: .*`shop .*\n", errors)
-
-
-def test_one_of_a_kind_is_counted_in_the_singular() -> None:
-    assert [counted(count, "order") for count in (0, 1, 2)] == ["0 orders", "1 order", "2 orders"]
-    assert [counted(count, "mismatch", "mismatches") for count in (1, 2)] == ["1 mismatch", "2 mismatches"]
 
 
 async def test_a_cart_is_filled_and_shown_with_names_prices_and_its_total_in_any_currency(

@@ -2,10 +2,9 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from shop_cli.local.identities import Identities
-from shop_cli.local.workspace import discover, root
+from shop_cli.local.workspace import discover
 from shop_kit.reflection import contract, full_name
 
 SERVICES = [program.name for program in discover()]
@@ -31,26 +30,6 @@ def test_only_their_owner_reads_certificates_and_a_new_start_replaces_them(tmp_p
         assert [path for path in files if path.read_bytes() == before.get(path)] == []
     authorities = {path.read_bytes() for path in tmp_path.rglob("ca.crt")}
     assert len(authorities) == 1
-
-
-def test_every_declared_call_is_allowed_and_no_other(identities: Identities) -> None:
-    values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
-    clients = {**values["services"], "reconciliation": values["reconciliation"], "test": values["tests"]}
-    declared = {
-        (caller, callee, method.rpartition("/")[2])
-        for caller, service in clients.items()
-        for kind in ("calls", "internalCalls")
-        for callee, methods in service.get(kind, {}).items()
-        for method in methods
-    }
-    allowed = {
-        (caller, callee, method.rpartition("/")[2])
-        for callee in SERVICES
-        for caller, methods in callers_of(identities, callee).items()
-        for method in methods
-        if caller != "operator"
-    }
-    assert allowed == declared
 
 
 def test_a_laboratory_alone_may_make_services_fail(tmp_path: Path, identities: Identities) -> None:

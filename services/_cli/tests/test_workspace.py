@@ -10,7 +10,6 @@ from shop_cli.local.workspace import (
     MAX_PORT_OFFSET,
     PORT_STEP,
     Program,
-    address_variable,
     default_ports,
     discover,
     discover_services,
@@ -79,10 +78,6 @@ def test_the_command_is_named_by_a_path_that_exists_here_or_anywhere(monkeypatch
     assert own_command(anywhere=True) == str(program)
     monkeypatch.chdir("/usr")
     assert own_command() == str(program)
-
-
-def test_the_address_variable_is_the_name_in_capitals() -> None:
-    assert address_variable("product-catalog") == "PRODUCT_CATALOG_ADDR"
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

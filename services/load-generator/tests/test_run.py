@@ -57,13 +57,6 @@ async def run_script(script: str) -> list[str]:
     return output.decode().splitlines()
 
 
-def test_a_signal_ends_a_run_of_customers_of_all_kinds_who_met_no_errors(visited: Visited) -> None:
-    summary = visited.run.summary
-    kinds = {"window shopper", "buyer", "indecisive", "bargain hunter", "double clicker", "impatient"}
-    assert (visited.run.status, visited.run.errors, summary["errors"]) == (0, "", [])
-    assert set(summary["personas"]) == kinds
-
-
 def test_orders_and_repeats_are_counted_as_the_shop_does(visited: Visited) -> None:
     """An impatient customer orders without seeing the order's page if the run ends between hanging up and retrying."""
     summary = visited.run.summary
