@@ -223,14 +223,16 @@ async def test_a_decision_that_records_contradict_is_not_carried_out(
     assert (await checkout.states(), checkout.peers.payment.ledger) == (["NEEDS_REVIEW"], kept)
 
 
+@pytest.mark.parametrize("snapshot", ["snapshot", "X'7B'"], ids=["readable", "unreadable"])
 async def test_the_first_of_two_decisions_is_carried_out_as_soon_as_payment_responds(
-    checkout: Checkout, run_sql: RunSql
+    checkout: Checkout, run_sql: RunSql, snapshot: str
 ) -> None:
     order_id = await place_and_need("NEEDS_REVIEW", checkout, run_sql)
     checkout.peers.ledger.faults["Void"] = Fault(Unavailable("down"))
     assert (await settle(checkout, order_id, refunded="R-7")).state == orders_pb2.ORDER_STATE_SETTLING
     refused = await error_of(settle(checkout, order_id, shipped="T-1"))
     assert "order in state SETTLING cannot" in (refused.details() or "")
+    run_sql(f"UPDATE orders SET snapshot = {snapshot}")  # noqa: S608 - a constant
     checkout.peers.ledger.faults.clear()
     await checkout.until_states("SETTLED")
     assert list(checkout.peers.payment.ledger.values()) == ["voided"]

@@ -98,8 +98,12 @@ def entry_from_row(row: Row) -> Entry:
 
 
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
-    """Decode rows to entries. Skip rows that can't be decoded, so that they don't block the other rows."""
-    return [entry for entry in map(entry_from_row, rows) if not entry.unreadable]
+    """Decode rows to entries. Skip rows that can't be decoded, so that they don't block the other rows.
+
+    An operator's decision can be carried out even if the order's content can't be decoded.
+    """
+    entries = map(entry_from_row, rows)
+    return [entry for entry in entries if not entry.unreadable or (entry.state is State.SETTLING and entry.refusal)]
 
 
 def first_entry(rows: Sequence[Row]) -> Entry | None:
