@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import socket
 import ssl
 import subprocess
@@ -25,7 +24,6 @@ from shop_cli.local.workspace import root
 from shop_lab.incidents import injector, upkeep
 from shop_lab.incidents.catalogue import Fault, ObjectInjection, find, load_all
 from shop_lab.incidents.cluster import Cluster, url_of
-from shop_lab.incidents.commands import open_stores
 from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
 
 FAULTS = load_all()
@@ -318,32 +316,3 @@ def test_a_patch_that_does_not_apply_is_refused(cluster: FakeCluster, diff: str,
     with pytest.raises(CannotAct, match=message):
         injector.start(fault({"mechanism": "patch", "service": "ad", "diff": diff}), cluster, 60)
     assert cluster.stored == before
-
-
-def test_records_that_were_not_read_are_not_taken_for_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [{"event": "mismatch", "kind": "X"}, {"event": "reconciled"}]
-
-    def kubectl(_cluster: Cluster, verb: str, *_arguments: str, **_options: str) -> str:
-        logs = "\n".join(["not JSON", *map(json.dumps, events)])
-        return logs if verb == "logs" else json.dumps({"spec": {"template": {"spec": {"containers": [{"env": []}]}}}})
-
-    monkeypatch.setattr(Cluster, "kubectl", kubectl)
-    found = Cluster("shop-lab", "shop")
-    assert found.compare() == ["X"]
-    events[:] = [{"event": "records not read"}]
-    with pytest.raises(CannotAct, match="could not read all records"):
-        found.compare()
-
-
-def test_a_release_that_keeps_no_logs_is_refused_before_the_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(
-        "#!/bin/sh\ncase $* in *loki*) echo not found;; *) echo Forwarding from 127.0.0.1:1; exec sleep 600; esac\n"
-    )
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    refused = pytest.raises(CannotAct, match="port 3100 of service/shop-loki: not found")
-    with refused, open_stores(Cluster("shop-lab", "shop")):
-        pytest.fail("the release was not refused")

@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shop_lab.world.histories import Histories, Times
 from shop_lab.world.linearizability import Call, State, is_linearizable
@@ -44,19 +42,6 @@ def read(value: int, invoked: float, returned: float) -> Call:
 )
 def test_a_register_has_the_history_of_a_sequence_of_calls(calls: list[Call], expected: bool) -> None:
     assert is_linearizable(calls, 0) is expected
-
-
-@given(st.data())
-def test_every_history_of_a_real_sequence_is_accepted(data: st.DataObject) -> None:
-    state, calls = 0, []
-    for moment in range(data.draw(st.integers(0, 8))):
-        before, after = data.draw(st.floats(0, 3)), data.draw(st.floats(0, 3))
-        if data.draw(st.booleans()):
-            state = data.draw(st.integers(0, 3))
-            calls.append(write(state, moment - before, moment + after))
-        else:
-            calls.append(read(state, moment - before, moment + after))
-    assert is_linearizable(data.draw(st.permutations(calls)), 0)
 
 
 @pytest.fixture
@@ -107,15 +92,6 @@ def test_a_cart_has_the_history_of_a_sequence_of_calls(
     for record in steps:
         record(histories)
     assert is_explained(histories) is explained
-
-
-@pytest.mark.parametrize("contents", [{}, {"mug": 2}])
-def test_an_order_without_a_result_was_placed_or_not(contents: dict[str, int]) -> None:
-    histories = Histories()
-    histories.record_addition("ada", "1-0", "mug", 2, times=Times(0, 1))
-    histories.record_order("ada", 1, None, Times(10))
-    histories.record_read("ada", contents, Times(21, 22))
-    assert is_explained(histories)
 
 
 def test_a_key_has_one_response(histories: Histories) -> None:

@@ -1,14 +1,13 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shop_lab.simulation.faults import SHIP_ORDER, Fate, Faults
 from shop_lab.simulation.machine import OrdersUnderFaults
-from shop_lab.world.customer_plan import Customer, Intent, Line, valid_intent
+from shop_lab.world.customer_plan import Customer, Line, valid_intent
 
 BUYER = Customer("ada", ((valid_intent(0, "ada", [Line("mug", 1)], key=None),),))
 
@@ -51,16 +50,3 @@ def test_a_run_fails_if_a_ledger_is_wrong_in_the_end() -> None:
     machine.loop.run_until_complete(machine.shop.disks["payment"].write(("UPDATE charges SET units = units + 1", {})))
     with pytest.raises(AssertionError, match="I8: order 0 costs"):
         machine.teardown()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_doubled_request_may_also_order_what_was_added_later(seed: int) -> None:
-    def doubled(number: int, user_id: str) -> Intent:
-        intent = valid_intent(number, user_id, [Line("mug", 1)], key=None)
-        return replace(intent, late_line=Line("mug", 2), contested=True)
-
-    rival = replace(valid_intent(1, "ada", [], key="key"), contested=True)
-    customers = [Customer("ada", ((doubled(0, "ada"),), (rival,))), Customer("bob", ((doubled(2, "bob"),),))]
-    machine = OrdersUnderFaults()
-    machine.open_shop(faults=Faults(seed, fates=[Fate.DOUBLE_REQUEST], fate_share=5), early=customers)
-    machine.teardown()

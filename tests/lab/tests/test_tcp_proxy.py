@@ -43,15 +43,6 @@ async def is_silent(reader: asyncio.StreamReader) -> bool:
     return False
 
 
-async def test_delay_affects_both_directions() -> None:
-    async with echo([]) as proxy, connected(proxy) as (reader, writer):
-        proxy.set_mode("delay", 0.1)
-        started = asyncio.get_running_loop().time()
-        writer.write(b"hello\n")
-        await reader.readline()
-        assert asyncio.get_running_loop().time() - started >= 0.2
-
-
 async def test_blackhole_forwards_nothing_and_half_open_no_responses() -> None:
     received: list[bytes] = []
     async with echo(received) as proxy, connected(proxy) as (reader, writer):

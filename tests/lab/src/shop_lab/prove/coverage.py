@@ -16,6 +16,8 @@ STALE_WRITES = "stale writes rejected"
 DEAD_LETTERS = "orders with dead letters"
 REFUNDS = "orders that need a refund"
 REVIEWS = "orders that need a review"
+SETTLEMENTS = "decisions of operators"
+UPGRADES = "protocol numbers raised in time"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 
 STALE_WRITE_MESSAGE = b"stale update rejected"
@@ -31,6 +33,8 @@ FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
     REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
     REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
+    SETTLEMENTS: (FaultKind.OPERATORS, 1),
+    UPGRADES: (FaultKind.RELEASES, 1),
 }
 """For every second planned fault: towards the end of a run no order may be left for one."""
 
@@ -74,6 +78,7 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
             DEAD_LETTERS: dead,
             REFUNDS: states.get("NEEDS_REFUND", 0),
             REVIEWS: states.get("NEEDS_REVIEW", 0),
+            SETTLEMENTS: sum(steps.get(f"settle{end}", 0) for end in ("d_refunded", "d_shipped", "ment_refused")),
         }
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import cycle
 
+from checkout_service.failpoints import RESOLVE, VOID
 from shop_cli.local.workspace import internal_name
 from shop_kit.smtp_relay import RelayMode
 from shop_kit.tcp_proxy import Mode
@@ -44,7 +45,21 @@ class FaultKind(Enum):
     """Shipping refuses every order, and the process permanently refuses to release their charges: orders to refund."""
     UNRESOLVED_SHIPMENTS = "unresolved shipments"
     """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
+    OPERATORS = "operators"
+    """Two operators settle the same orders at once while these are under way; the process dies when it settles one."""
+    CLOCK = "clock jump"
+    """The clock of the process's database jumps, and the process restarts; then the clock jumps back."""
+    RELEASES = "two releases"
+    """A later release runs beside this one, then alone; a replica of this release comes too late for its journal."""
 
+
+_ALSO_HIT: Mapping[FaultKind, Sequence[str]] = {
+    FaultKind.REFUSED_RELEASES: (SHIPPING,),
+    # Operators who refund an order that payment does not release would have to refund it by hand.
+    FaultKind.OPERATORS: ("payment", SHIPPING, DATABASE),
+    FaultKind.CLOCK: (DATABASE,),
+    FaultKind.RELEASES: ("checkout-1", "checkout-2", DATABASE),
+}
 
 LOOKAHEAD = 40
 """How many orders may begin before the next fault is due: enough for all customers to be busy."""
@@ -52,7 +67,13 @@ LOOKAHEAD = 40
 NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
 RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
 RELAY = "mail relay"
-_DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
+CLOCKS = {"100 days ahead": 100 * 86_400.0, "an hour behind": -3_600.0}
+_DETAILS: Mapping[FaultKind, Sequence[str]] = {
+    FaultKind.NETWORK: NETWORK_MODES,
+    FaultKind.MAIL_RELAY: RELAY_MODES,
+    FaultKind.OPERATORS: (RESOLVE[1], *VOID[1:]),
+    FaultKind.CLOCK: tuple(CLOCKS),
+}
 _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     # Longer than a lease.
     **dict.fromkeys((FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE), (1.5 * LEASE_SECONDS, 2.25 * LEASE_SECONDS)),
@@ -64,6 +85,7 @@ _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     ),
     # At least until those that are cut off have reconnected and tried again.
     FaultKind.REFUSAL: (0.6, 2),
+    **dict.fromkeys((FaultKind.CLOCK, FaultKind.RELEASES), (2, 4)),
 }
 """The range of a fault's duration; of any other, up to a second."""
 
@@ -89,8 +111,7 @@ class Fault:
     @property
     def processes(self) -> list[str]:
         """The processes that it hits, by name, in alphabetical order; no other fault hits them at the same time."""
-        shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
-        return sorted({self.target.removesuffix(internal_name("")), *shipping})
+        return sorted({self.target.removesuffix(internal_name("")), *_ALSO_HIT.get(self.kind, ())})
 
 
 def fault_counts(orders: int, kills: int, database: Database, *, naive: bool) -> dict[FaultKind, int]:
@@ -101,6 +122,7 @@ def fault_counts(orders: int, kills: int, database: Database, *, naive: bool) ->
     if not kills:
         return {}
     aimed, replaced, operators = kills // 3, orders // 150, 0 if naive else max(orders // 1_000, 1)
+    journaled = 0 if naive else orders
     disks, restarts = (orders // 200, 0) if database == "sqlite" else (0, orders // 130)
     return {
         FaultKind.KILL: kills - aimed,
@@ -118,6 +140,9 @@ def fault_counts(orders: int, kills: int, database: Database, *, naive: bool) ->
         FaultKind.REFUSED_NOTIFICATIONS: 2 * operators,
         FaultKind.REFUSED_RELEASES: operators,
         FaultKind.UNRESOLVED_SHIPMENTS: operators,
+        FaultKind.OPERATORS: journaled // 500,
+        FaultKind.CLOCK: journaled // 200,
+        FaultKind.RELEASES: journaled // 1_000,
     }
 
 

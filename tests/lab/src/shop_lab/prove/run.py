@@ -21,10 +21,10 @@ from shop_lab.prove.shop_faults import ShopFaults
 from shop_lab.world.clients import open_clients
 from shop_lab.world.customer_plan import Customer, plan_customers
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
-from shop_lab.world.dead_letters import requeue_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
+from shop_lab.world.operators import requeue_dead_letters
 from shop_lab.world.refusing_peers import serve_refusing_peers
 from shop_lab.world.shop_under_test import LATE_LINKS, LINKED, Database, ShopUnderTest, shop_under_test
 
@@ -90,7 +90,9 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         targets["valkey"] = shop.valkey
         if shop.postgres is not None:
             targets[DATABASE] = shop.postgres
-        faults = ShopFaults(targets, shop.links, peers, shop.inbox, gate, orders=trial.orders)
+        faults = ShopFaults(
+            targets, shop.links, peers, shop.inbox, gate, journals=clients.journals, orders=trial.orders
+        )
         injector = FaultInjector(faults.inject, gate)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
@@ -145,6 +147,9 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         FaultKind.REFUSED_NOTIFICATIONS: ["email-internal", "cart-internal"],
         FaultKind.REFUSED_RELEASES: ["payment-internal"],
         FaultKind.UNRESOLVED_SHIPMENTS: shop.checkouts,
+        FaultKind.OPERATORS: shop.checkouts,
+        FaultKind.CLOCK: [*shop.checkouts, "shipping", "email"],
+        FaultKind.RELEASES: shop.checkouts,
     }
     return plan_faults(trial.seed, trial.orders, trial.faults, targets, failpoints)
 

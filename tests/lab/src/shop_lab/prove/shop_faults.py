@@ -2,19 +2,29 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import repeat
 from typing import cast
 
+from chassis.errors import DomainError
+from checkout_service.journal.sql import PROTOCOL
 from shop_cli.local.child_process import ChildProcess, ProcessDied
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
+from shop_internal.orders_pb2 import ListOrdersRequest, Order, OrderState
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.databases import execute
 from shop_kit.smtp_relay import Inbox, RelayMode
 from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
-from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.prove.fault_plan import CLOCKS, SHIPPING, Fault, FaultKind
 from shop_lab.prove.progress_gate import ProgressGate
-from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
-from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
+from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced, skewed_clock
+from shop_lab.world.ledgers import SENT
+from shop_lab.world.operators import settle_twice
+from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, OPERATORS, RefusingPeers
 
 _REACH_SECONDS = 3.0
 _REFUSALS, _POLL_SECONDS = 5, 0.1
@@ -27,6 +37,9 @@ _MOST_ORDERS = 5 * _SUPPLY
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
 """The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
+
+_SETTLING_SECONDS = 4.0
+LATER_RELEASE, SKEWED_CLOCK = "shop_lab.world.later_release", "shop_lab.world.skewed_clock"
 
 _FENCE_SHARE = 2 / 3
 """Of the stall of a charge. An order that is taken over when its lease expires is then ended behind the fence while its
@@ -42,6 +55,7 @@ class ShopFaults:
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
         gate: lets more orders start while a fault waits until enough of them are refused.
+        journals: of the checkouts, for operators.
         orders: of the whole run.
 
     Attributes:
@@ -56,6 +70,7 @@ class ShopFaults:
         inbox: Inbox,
         gate: ProgressGate,
         *,
+        journals: Sequence[OrderJournalStub],
         orders: int,
     ) -> None:
         self.effects: Counter[str] = Counter()
@@ -64,6 +79,7 @@ class ShopFaults:
         self._peers = peers
         self._inbox = inbox
         self._gate = gate
+        self._journals = journals
         self._orders = orders
 
     async def inject(self, fault: Fault) -> None:
@@ -100,7 +116,7 @@ class ShopFaults:
             case _:
                 process = self._processes[fault.target]
                 await self._inject_into(process, fault)
-                await process.wait_until_serving()
+                await _wait_until_serving(process)
 
     async def _inject_into(self, process: ChildProcess, fault: Fault) -> None:
         match fault.kind:
@@ -112,6 +128,18 @@ class ShopFaults:
                 await self._stall_workers(process, fault.seconds)
             case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
                 await self._leave_shipments_unresolved(process)
+            case FaultKind.OPERATORS if isinstance(process, Process):
+                await self._let_operators_settle(process, fault.detail)
+            case FaultKind.CLOCK if isinstance(process, Process):
+                with skewed_clock(process, CLOCKS[fault.detail]) as variables:
+                    module = SKEWED_CLOCK if process.environment["DATABASE_URL"].startswith("sqlite") else ""
+                    await _restart(process, module, **variables)
+                    await _wait_until_serving(process)
+                    await asyncio.sleep(fault.seconds)
+                await _restart(process)
+            case FaultKind.RELEASES if isinstance(process, Process):
+                both = [each for name in fault.processes if isinstance(each := self._processes.get(name), Process)]
+                await self._change_release(*sorted(both, key=lambda each: each is not process), seconds=fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 # Services also write their logs.
                 with full_disk(process.pid, process.log_path):
@@ -133,18 +161,73 @@ class ShopFaults:
         """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
         stalls = f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
         await _restart(process, FAILPOINTS=stalls)
-        await process.wait_until_serving()
+        await _wait_until_serving(process)
         await asyncio.sleep(_STALLS * seconds)
         await _restart(process)
 
     async def _leave_shipments_unresolved(self, process: Process) -> None:
         """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
         await _restart(process, SHIPPING_ADDR=self._peers.doubtful_shipping, SHIPPING_INTERNAL_ADDR="")
-        await process.wait_until_serving()
+        await _wait_until_serving(process)
         await self._wait_for_refusals(DOUBTFUL_SHIPPING)
         # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
         # shipping can resolve it, would finish the order.
         await process.restart()
+
+    async def _let_operators_settle(self, process: Process, failpoint: str) -> None:
+        """Let operators settle orders whose charge or shipment takes long, until a few are settled or none is left."""
+        await _restart(process, FAILPOINTS=f"{failpoint}=kill*1")
+        await _wait_until_serving(process)
+        links = [*self._links_to("payment"), *self._links_to(SHIPPING)]
+        slow = asyncio.create_task(disturb(links, "delay", _SETTLING_SECONDS))
+        settled, last = self._peers.refused[OPERATORS], min(self._gate.finished + _MOST_ORDERS, self._orders)
+        enough = len(settled) + _REFUSALS
+        while not slow.done() and len(settled) < enough and self._gate.finished < last:
+            await self._gate.open_until(self._gate.finished + _SUPPLY)
+            order_ids = [order.order_id for order in await self._orders_in(OrderState.ORDER_STATE_CHARGING)]
+            settled.update(order_ids)
+            sent = [self._tracking_ids(order_id) for order_id in order_ids]
+            await asyncio.gather(*map(settle_twice, order_ids, sent, repeat(self._journals)))
+            await asyncio.sleep(_POLL_SECONDS)
+        await slow
+        await _restart(process)
+        await _wait_until_serving(process)
+        while await self._orders_in(OrderState.ORDER_STATE_SETTLING):  # noqa: ASYNC110 - polls a service
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _tracking_ids(self, order_id: str) -> list[str]:
+        url = cast("Process", self._processes[SHIPPING]).environment["DATABASE_URL"]
+        return [tracking_id for (tracking_id,) in execute(url, SENT.format(order_id))]
+
+    async def _orders_in(self, state: "OrderState.ValueType") -> Sequence[Order]:
+        """Return a few orders in a state."""
+        for journal in self._journals:
+            with suppress(DomainError):
+                return (await journal.ListOrders(ListOrdersRequest(states=[state], limit=_REFUSALS))).orders
+        return []
+
+    async def _change_release(self, first: Process, second: Process, *, seconds: float) -> None:
+        """Upgrade two checkouts, one after the other, and roll the first one back, too late; later restore its journal.
+
+        The protocol number must rise once no replica of this release is left.
+        """
+        url, numbers = first.environment["DATABASE_URL"], []
+        for process in (first, second):
+            await _restart(process, LATER_RELEASE)
+            await _wait_until_serving(process)
+            await asyncio.sleep(seconds)
+            numbers += execute(url, "SELECT number FROM protocol")
+        self.effects[coverage.UPGRADES] += numbers == [(PROTOCOL,), (PROTOCOL + 1,)]
+        await _restart(first)
+        await asyncio.sleep(2 * seconds)
+        for process in (first, second):
+            process.kill()
+            await process.wait()
+        execute(url, f"UPDATE protocol SET number = {PROTOCOL}")  # noqa: S608 - a number
+        execute(url, "UPDATE orders SET cart_etag = lower(cart_etag) WHERE cart_etag <> lower(cart_etag)")
+        for process in (first, second):
+            await process.start()
+        await _wait_until_serving(second)
 
     async def _wait_for_refusals(self, port: str) -> None:
         """Let orders start until a few more of them are refused at a port, or many have not been, or none is left."""
@@ -172,8 +255,20 @@ class ShopFaults:
         return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
 
 
-async def _restart(process: Process, **variables: str) -> None:
-    """Kill a process and start it again, with additional environment variables until it ends."""
+async def _wait_until_serving(process: ChildProcess) -> None:
+    """Wait until a process serves. If it has died, start it again, as its database may have restarted meanwhile."""
+    with suppress(ProcessDied):
+        await process.wait_until_serving()
+        return
+    await process.start()
+    await process.wait_until_serving()
+
+
+async def _restart(process: Process, module: str = "", **variables: str) -> None:
+    """Kill a process and start it again, with another module or additional environment variables until it ends."""
     process.kill()
     await process.wait()
+    program = process.program
+    process.program = replace(program, module=module or program.module)
     await process.start(**variables)
+    process.program = program

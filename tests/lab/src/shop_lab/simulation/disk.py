@@ -15,6 +15,7 @@ from chassis.background import shared_result
 from chassis.sql.database import Database, Parameters, Row, Statement
 from chassis.sql.migrate import migrate
 from shop_kit.memory_database import MemoryDatabase
+from shop_lab.simulation.clock import EPOCH
 from shop_lab.simulation.faults import Faults
 from shop_lab.simulation.network import on_behalf_of
 from shop_lab.simulation.processes import Process
@@ -30,6 +31,10 @@ def empty_database(migrations: Path) -> bytes:
         path = Path(folder, "empty.db")
         migrate(f"sqlite:///{path}", migrations)
         with closing(sqlite3.connect(path)) as connection:
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'retention'").fetchone():
+                # The clock has been steady for long.
+                connection.execute(f"UPDATE retention SET seen_at = {EPOCH}, steady_since = 0")  # noqa: S608 - a number
+                connection.commit()
             return connection.serialize()
 
 

@@ -31,11 +31,13 @@ class Channel:
 
     Attributes:
         call: makes a call, given its path, the request, metadata and a timeout in seconds.
+        hidden: the metadata that is not sent.
     """
 
     call: Callable[[str, bytes, Metadata, float], Awaitable[Reply]]
     is_reachable: Callable[[], bool]
     timeout_seconds: float
+    hidden: Sequence[str] = ()
 
     def get_state(self) -> grpc.ChannelConnectivity:
         return grpc.ChannelConnectivity.READY if self.is_reachable() else grpc.ChannelConnectivity.TRANSIENT_FAILURE
@@ -44,7 +46,8 @@ class Channel:
         self, path: str, request_serializer: Any, response_deserializer: Any, **_: object
     ) -> "Callable[..., _ClientCall]":
         def start(request: Any, *, timeout: float | None = None, metadata: Metadata = ()) -> _ClientCall:
-            send = partial(self.call, path, request_serializer(request), metadata, timeout or self.timeout_seconds)
+            shown = [pair for pair in metadata if pair[0] not in self.hidden]
+            send = partial(self.call, path, request_serializer(request), shown, timeout or self.timeout_seconds)
             return _ClientCall(send, response_deserializer)
 
         return start

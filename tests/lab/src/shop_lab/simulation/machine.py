@@ -112,6 +112,7 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         self.simulator = SimulatedCustomers(self.shop)
         if refusal:
             self.shop.refuse(**refusal)
+        self.keeps_commits = not loss
         if loss:
             self.loop.create_task(self._lose_commits(**loss), name="loss")
         for customer in early:
@@ -149,8 +150,21 @@ class OrdersUnderFaults(RuleBasedStateMachine):
     pause = happens(SimulatedShop.pause, process=PROCESS, seconds=SECONDS)
     stop = happens(SimulatedShop.stop, process=PROCESS, seconds=SECONDS)
     stop_database = happens(SimulatedShop.stop_database, database=DATABASE, seconds=SECONDS)
-    set_clock = happens(SimulatedShop.set_clock, database=DATABASE, hours=st.sampled_from((2, -2, 48, -48)))
-    refuse = happens(SimulatedShop.refuse, path=EFFECT, error=REFUSALS, seconds=SECONDS)
+    set_clock = happens(
+        SimulatedShop.set_clock,
+        database=DATABASE,
+        hours=st.sampled_from((2, -1, 48, -48, 2_400)),
+        seconds=st.sampled_from((60.0, 1e6)),
+    )
+    # Whoever refunds an order that payment does not release has to refund it by hand.
+    refuse = precondition(lambda self: not self.shop.operators)(
+        happens(SimulatedShop.refuse, path=EFFECT, error=REFUSALS, seconds=SECONDS)
+    )
+    settle = precondition(lambda self: not self.shop.refuses)(happens(SimulatedShop.settle))
+    # A later release relies on the journal alone.
+    upgrade = precondition(lambda self: self.keeps_commits)(
+        happens(SimulatedShop.upgrade, process=st.sampled_from(CHECKOUTS), seconds=SECONDS)
+    )
 
     @override
     def teardown(self) -> None:

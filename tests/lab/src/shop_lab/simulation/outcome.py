@@ -13,7 +13,6 @@ from shop_lab.simulation.services import HMAC_KEY
 from shop_lab.simulation.simulated_shop import CHECKOUTS, SimulatedShop
 from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
-from shop_lab.world.dead_letters import requeue_dead_letters
 from shop_lab.world.evidence import FLAGGED, Evidence
 from shop_lab.world.evidence_collector import find_contradictions, intents_of, match_orders, read_carts, repeat_orders
 from shop_lab.world.invariants import check_invariants
@@ -25,11 +24,14 @@ from shop_lab.world.ledgers import (
     records_by_recipient,
     shipment_from_row,
 )
+from shop_lab.world.operators import requeue_dead_letters
 
 # Two jumps of a clock can leave a lease ahead by the most that still counts as set by a worker: ten minutes.
 _QUIET_SECONDS = 1_000.0
 _FAULTY_SECONDS = 6.0
-_OPEN = "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED') ORDER BY order_id"
+_OPEN = (
+    "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED') ORDER BY order_id"
+)
 _OF_MANY_ORDERS = "I9"
 
 
@@ -42,6 +44,7 @@ async def violations_in_the_end(
     operator = OrderJournalStub(shop.network.channel(CHECKOUTS[0], 5.0))
     async with in_background(partial(requeue_dead_letters, operator)):
         results = [await visit for visit in visits]
+        await asyncio.gather(*shop.operators)
         quiet_seconds = await _wait_until_quiet(shop)
     evidence = replace(await _evidence(shop, simulator, results), quiet_seconds=quiet_seconds)
     return [
@@ -83,7 +86,7 @@ async def _evidence(shop: SimulatedShop, simulator: CustomerSimulator, results: 
         HMAC_KEY.encode(),
     )
     orders = match_orders(ledgers, records_by_recipient(shop.disks["checkout"].query(ORDERS)), results, repeated)
-    justified = FLAGGED if shop.refuses else frozenset()
+    justified = FLAGGED if shop.refuses or shop.operators else frozenset()
     doubled = shop.network.customers_doubled
     orders = tuple(
         replace(order, justified_flags=justified, is_doubled=order.intent.user_id in doubled) for order in orders

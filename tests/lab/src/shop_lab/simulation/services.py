@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import Any
@@ -41,6 +42,7 @@ from shop_lab.simulation.disk import Disk, empty_database
 from shop_lab.simulation.generated import bytes_to_bytes
 from shop_lab.simulation.network import Network
 from shop_lab.simulation.processes import Process
+from shop_lab.world.later_release import LaterJournal
 
 PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
 
@@ -77,6 +79,7 @@ class SimulatedService:
         self.telemetry = _TELEMETRY
         self.failpoints = _NO_FAILPOINTS
         self.readiness_checks: list[object] = []  # never run: a simulated process is ready as soon as it serves
+        self.is_later = False
         self._network = network
         self._process = process
 
@@ -101,7 +104,8 @@ class SimulatedService:
         self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = (), checks: object = ()
     ) -> Any:
         """Open a channel, whose calls are not retried: only reads would be."""
-        return self._network.channel(address.partition(":")[0], timeout_seconds)
+        channel = self._network.channel(address.partition(":")[0], timeout_seconds)
+        return replace(channel, hidden=("purchase-id",)) if self.is_later else channel
 
 
 @asynccontextmanager
@@ -112,7 +116,7 @@ async def checkout_process(service: SimulatedService, replica: int, database: Da
     async def open_journal(
         _url: str, _telemetry: Telemetry, *, worker: str, lease_seconds: float
     ) -> AsyncIterator[Journal]:
-        yield Journal(database, worker, lease_seconds)
+        yield (LaterJournal if service.is_later else Journal)(database, worker, lease_seconds)
 
     build: Any = checkout.build
     async with build(_checkout_settings(replica), service, open_journal):

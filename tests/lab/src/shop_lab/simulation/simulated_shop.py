@@ -1,18 +1,25 @@
 """The simulated shop: its disks, its processes and the faults that befall them."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from chassis.errors import DomainError
+from checkout_service.journal.sql import PROTOCOL
+from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop
 from shop_lab.simulation.disk import SimulatedDatabase
 from shop_lab.simulation.faults import Faults
 from shop_lab.simulation.network import Network
 from shop_lab.simulation.processes import Process
+from shop_lab.world.ledgers import SENT
+from shop_lab.world.operators import settle_twice
 
 CHECKOUTS = ("checkout-1", "checkout-2")
 PROCESSES = (*CHECKOUTS, "payment", "shipping", "cart", "email")
 DATABASES = ("checkout", "payment", "shipping")
+_OPEN = "SELECT order_id FROM orders WHERE state IN ('CHARGING', 'VOIDING') ORDER BY order_id"
+_IS_RAISED = f"SELECT 1 FROM protocol WHERE number > {PROTOCOL}"  # noqa: S608 - a number
 _READS = "reads"
 _READ_ADDRESSES = frozenset({"product-catalog", "currency"})
 
@@ -26,11 +33,15 @@ class SimulatedShop:
     Attributes:
         loses_commits: whether the journal has lost any.
         refuses: whether a peer has refused anything.
+        operators: their tasks, each of which settles all open orders.
+        later: the checkouts that are of a later release.
     """
 
     def __init__(self, loop: VirtualLoop, faults: Faults, trace: list[str]) -> None:
         self.faults = faults
         self.loses_commits = self.refuses = False
+        self.operators: list[asyncio.Task[None]] = []
+        self.later: set[str] = set()
         self._loop = loop
         self._trace = trace
         self._processes: dict[str, Process] = {}
@@ -64,6 +75,10 @@ class SimulatedShop:
         self.faults.end()
         for disk in self.disks.values():
             disk.is_down = False
+        if self.disks["checkout"].query(_IS_RAISED):
+            self.later.update(CHECKOUTS)
+            for name in CHECKOUTS:
+                self.kill(name, 0.1)
         for name in PROCESSES:
             self._processes[name].resume()
             if not self._processes[name].serves():
@@ -113,10 +128,37 @@ class SimulatedShop:
         self.disks[database].is_down = True
         self._loop.call_later(seconds, setattr, self.disks[database], "is_down", False)
 
-    def set_clock(self, database: str, hours: int) -> None:
-        """Set the clock of a database forward, or back by negative hours."""
+    def set_clock(self, database: str, hours: int, seconds: float) -> None:
+        """Set the clock of a database forward, or back by negative hours, for a time; restart what uses it."""
+        self._add_hours(database, hours)
+        self._loop.call_later(seconds, self._add_hours, database, -hours)
+        for name in PROCESSES:
+            if name.startswith(database):
+                self.kill(name, 0.5)
+
+    def _add_hours(self, database: str, hours: int) -> None:
         self.record(f"the clock of the database of {database} jumps by {hours} h")
         self.disks[database].ahead_seconds += hours * 3_600
+
+    def settle(self) -> None:
+        """Let operators settle all orders whose outcome is open, two of them each order at once."""
+        journals = [OrderJournalStub(self.network.channel(name, 5.0)) for name in CHECKOUTS]
+        for (order_id,) in self.disks["checkout"].query(_OPEN):
+            self.record(f"operators settle {order_id}")
+            sent = [tracking_id for (tracking_id,) in self.disks["shipping"].query(SENT.format(order_id))]
+            self.operators.append(self._loop.create_task(settle_twice(order_id, sent, journals), name="operators"))
+
+    def upgrade(self, process: str, seconds: float) -> None:
+        """Upgrade both checkouts, one after the other, and roll the first one back, too late."""
+        (other,) = {*CHECKOUTS} - {process}
+        for number, (name, later) in enumerate([(process, True), (other, True), (process, False)]):
+            self._loop.call_later(number * seconds, self._change_release, name, later)
+
+    def _change_release(self, name: str, later: bool) -> None:
+        if not self.faults.calm:
+            self.record(f"{name} is of {'a later' if later else 'this'} release")
+            (self.later.add if later else self.later.discard)(name)
+            self.kill(name, 0.1)
 
     def lose_commits(self, count: int, restart: bool) -> None:
         """Let the journal lose its last commits: with a restart of checkout (a back-up), or without (a failover)."""
@@ -155,6 +197,7 @@ class SimulatedShop:
                     service.serve(*services.reads())
                 case _:
                     database, replica = self._database("checkout", process), CHECKOUTS.index(process.name)
+                    service.is_later = process.name in self.later
                     await stack.enter_async_context(services.checkout_process(service, replica, database))
             await process.stopping.wait()
 

@@ -31,9 +31,10 @@ class ShopClients:
         self.cart = CartServiceStub(open_channel("cart", "shop.CartService"))
         self.catalog = ProductCatalogServiceStub(open_channel("product-catalog", "shop.ProductCatalogService"))
         self.checkouts = [CheckoutServiceStub(open_channel(name, "shop.CheckoutService")) for name in shop.checkouts]
+        channels = [open_channel(name, "shop.internal.OrderJournal", internal=True) for name in shop.checkouts]
+        self.journals = [OrderJournalStub(opened) for opened in channels]
         # Tests of single faults inject them into the first checkout, so the journal is read through the last one.
-        journal = open_channel(shop.checkouts[-1], "shop.internal.OrderJournal", internal=True)
-        self.journal = OrderJournalStub(journal)
+        self.journal = self.journals[-1]
 
 
 @asynccontextmanager

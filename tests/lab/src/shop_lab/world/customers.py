@@ -20,8 +20,10 @@ _HANGUP_SECONDS = (0.005, 0.4)
 _PAUSE_SECONDS = (0.05, 0.3)
 _LATE_SECONDS = (0.05, 1.0)
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
-_ALLOWED_REFUSALS = frozenset({CARD_REFUSED, NO_DELIVERY, "CHARGE_VOIDED", "ORDER_NEEDS_REFUND", "ORDER_NEEDS_REVIEW"})
-"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
+_ALLOWED_REFUSALS = frozenset(
+    {CARD_REFUSED, NO_DELIVERY, "CHARGE_VOIDED", "ORDER_NEEDS_REFUND", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED"}
+)
+"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it or have.
 
 CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.
 """

@@ -30,16 +30,19 @@ from shop_lab.world.ledgers import (
     read_manifest,
     records_by_recipient,
 )
-from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
+from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, OPERATORS, RefusingPeers
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0
-_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED", "SETTLED"})
 _UNEXPECTED = "Traceback"
 # The second one is of gRPC: a fault cut the connection while the response was being sent.
 _INJECTED = ("FailpointReached", "ExecuteBatchError raised in core by servicer method")
 _MAX_LINE = 400
-_UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
+_UNFINISHED = (
+    *(OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_VOIDING),
+    *(OrderState.ORDER_STATE_SETTLING, OrderState.ORDER_STATE_SHIPPED),
+)
 
 
 async def wait_until_quiet(journal: OrderJournalStub) -> float | None:
@@ -138,9 +141,10 @@ def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
 
 
 def _justified_flags(order: OrderEvidence, peers: RefusingPeers) -> Iterator[str]:
-    if order.intent.street in peers.refused[DOUBTFUL_SHIPPING]:
+    order_ids = {record.order_id for record in order.records}
+    if order.intent.street in peers.refused[DOUBTFUL_SHIPPING] or order_ids & peers.refused[OPERATORS]:
         yield NEEDS_REVIEW
-    if {record.order_id for record in order.records} & peers.refused["payment-internal"]:
+    if order_ids & peers.refused["payment-internal"]:
         yield NEEDS_REFUND
 
 

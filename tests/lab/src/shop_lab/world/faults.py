@@ -3,12 +3,16 @@
 import asyncio
 import resource
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from chassis.sql.url import sqlite_path
+from shop_cli.local.processes import Process
+from shop_kit.databases import execute
 from shop_kit.tcp_proxy import Mode, TcpProxy
+from shop_lab.world.skewed_clock import AHEAD_SECONDS, MODULE
 
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
@@ -69,6 +73,23 @@ def full_disk(pid: int | None, file: Path) -> Iterator[None]:
         yield
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def skewed_clock(process: Process, ahead_seconds: float) -> Iterator[dict[str, str]]:
+    """Let the clock of a process's database be wrong while in the context.
+
+    Yield the variables with which SQLite's is wrong in `skewed_clock`. Until now the clock has been steady for long.
+    """
+    url = process.environment["DATABASE_URL"]
+    execute(url, f"UPDATE retention SET seen_at = {time.time()}, steady_since = 0")  # noqa: S608 - a number
+    if sqlite_path(url) is None:
+        execute(url, f"UPDATE skewed.clock SET ahead = make_interval(secs => {ahead_seconds})")  # noqa: S608
+    try:
+        yield {MODULE: process.program.module, AHEAD_SECONDS: str(ahead_seconds)}
+    finally:
+        if sqlite_path(url) is None:
+            execute(url, "UPDATE skewed.clock SET ahead = make_interval()")
 
 
 @contextmanager

@@ -24,6 +24,9 @@ ORDERS = (
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
+SENT = "SELECT tracking_id FROM shipments WHERE parcel IS NOT NULL AND substr(shipment_key, 1, 36) = '{}'"
+"""The tracking ids of an order's shipments."""
+
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
 """A fence has no card, so an entry with one was a charge that a fence has overwritten."""
 

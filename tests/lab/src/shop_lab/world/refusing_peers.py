@@ -16,6 +16,9 @@ from shop_kit.fake_peers.effects import FakeShipping
 from shop_kit.fake_peers.peer import Fault
 from shop_kit.serving import serve
 
+OPERATORS = "operators"
+"""Those who settle orders refuse them as peers do."""
+
 CARD_REFUSED, NO_DELIVERY = "CARD_REFUSED", "NO_DELIVERY"
 DOUBTFUL_SHIPPING = "doubtful shipping"
 _SHIP_SECONDS = 2.0
@@ -79,7 +82,7 @@ class RefusingPeers:
 async def serve_refusing_peers(shipping_address: str) -> AsyncIterator[RefusingPeers]:
     """Run the servers on free ports of loopback while in the context. Some requests are passed on to shipping."""
     peers, doubtful = FakePeers(), DoubtfulShipping(shipping_address)
-    refused = {DOUBTFUL_SHIPPING: doubtful.refused} | _refuse_permanently(peers)
+    refused = {DOUBTFUL_SHIPPING: doubtful.refused, OPERATORS: set[str]()} | _refuse_permanently(peers)
     # Without health checks, too: clients take such a server for healthy.
     nothing = grpc.aio.server()
     port = nothing.add_insecure_port(f"{HOST}:0")

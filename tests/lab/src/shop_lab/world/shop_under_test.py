@@ -14,6 +14,7 @@ from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
+from shop_kit.databases import execute
 from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 
@@ -36,6 +37,15 @@ _UNFLUSHED = {"wal_writer_delay": "10s"}
 
 By default PostgreSQL flushes all commits every 0.2 s, so that hardly one order in a run would show the loss.
 """
+
+_SKEWED_CLOCK = """
+    CREATE SCHEMA skewed;
+    CREATE TABLE skewed.clock AS SELECT interval '0' AS ahead;
+    CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+        AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM skewed.clock';
+    ALTER DATABASE {} SET search_path = public, skewed, pg_catalog
+"""
+"""Gives a database of PostgreSQL a clock that a fault can set."""
 
 _INHERITED = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
 
@@ -112,6 +122,7 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     await stack.enter_async_context(server)
     for name in _DATABASES:
         await server.create_database(name)
+        execute(server.url(name), _SKEWED_CLOCK.format(name))
     return server
 
 
