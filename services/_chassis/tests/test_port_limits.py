@@ -9,7 +9,7 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis.rpc import limits
+from chassis.rpc import limits, peers
 from chassis.telemetry import refusals
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import Carts
@@ -94,33 +94,21 @@ async def test_a_request_is_larger_on_the_internal_port_alone(port: Port) -> Non
         assert [await status(number, request) for number in (port.number, port.internal)] == expected
 
 
-async def test_further_connections_than_the_limit_are_closed_at_once_but_probes_have_a_port() -> None:
+async def test_of_too_many_connections_those_without_a_call_yield_and_probes_have_a_port() -> None:
     async with serving(max_connections=3, health_port=0) as port:
-        held = [await port.connect() for _ in range(3)]
-        await wait_until(lambda: all(client.settings for client in held))
-        refused = [await port.connect() for _ in range(5)]
-        await asyncio.gather(*(client.closed.wait() for client in refused))
+        own = await port.connect(PREFACE + call(GET_CART, body=message(b"")))
+        await wait_until(lambda: own.ended)
+        idle = [await port.connect() for _ in range(5)]
+        await wait_until(lambda: sum(client.closed.is_set() for client in idle) == 3)
+        assert port.refused("connection") == 3
+        assert await port.serves()
+        assert not own.closed.is_set()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port.health}") as probed:
             assert await health(probed, "liveness") == "SERVING"
-        await held[0].send(call(GET_CART, body=message(b"")))
-        await wait_until(lambda: held[0].ended)
-        held[0].close()
-        assert await port.serves()
-
-
-@pytest.mark.parametrize("path", [GET_CART, b"/grpc.health.v1.Health/Check"])
-async def test_of_the_calls_that_wait_for_their_requests_the_oldest_yields(path: bytes) -> None:
-    async with serving() as port:
-        clients = [await port.connect(PREFACE + begun(90, path=path)) for _ in range(2)]
-        await wait_until(lambda: sum(len(client.ended) for client in clients) == 80)
-        statuses = [b"".join(client.received.values()) for client in clients if client.ended]
-        assert all(b"grpc-status\x018" in found for found in statuses)  # HPACK shortens repeated headers
-        assert port.refused("no_request", "public" if path == GET_CART else "health") == 80
-        assert await port.serves()
 
 
 async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(peers, "_REQUEST_SECONDS", 0.2)
     async with serving() as port:
         half = frame(0, 0, 1, message(bytes(1000))[:500])
         client = await port.connect(PREFACE + begun(2) + half)
@@ -138,43 +126,37 @@ async def test_a_client_that_does_not_acknowledge_the_settings_is_disconnected(m
         writer.close()
 
 
-@pytest.mark.parametrize("limit", ["_MAX_UNREAD_BYTES", "_MAX_LATE_BYTES"])
-async def test_the_connection_with_the_most_responses_that_are_not_read_is_closed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str
-) -> None:
-    monkeypatch.setattr(limits, limit, 2_000_000)
-    monkeypatch.setattr(limits, "_CHECKED_RESPONSES", 1)
-    monkeypatch.setattr(limits, "_UNREAD_SECONDS", 0)
+WATCH = b"/grpc.health.v1.Health/Watch"
 
-    large = cart_pb2.Cart(user_id="u" * 500_000)
+
+@pytest.mark.parametrize(
+    ("reason", "path", "body"),
+    [("no_request", GET_CART, None), ("open_call", WATCH, message(b"")), ("unread_response", GET_CART, message(b""))],
+)
+async def test_the_connection_that_holds_the_most_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: str, path: bytes, body: bytes | None
+) -> None:
+    monkeypatch.setattr(peers, "_MAX_BYTES", 200_000)
+    monkeypatch.setattr(peers, "_CALL_BYTES", 0 if body is None else peers._CALL_BYTES)  # 0: only what was sent counts
+    sent, large = {"x": 7_000 * b"a"} if body is None else {}, cart_pb2.Cart(user_id="u" * 50_000)
     async with serving(Carts(lambda _: large)) as port:
-        few = await port.connect(PREFACE + settings(_4=0) + call(GET_CART, body=message(b"")))
-        await wait_until(lambda: few.received[1])
-        calls = [call(GET_CART, stream=stream, body=message(b"")) for stream in (1, 3, 5, 7, 9)]
-        many = await port.connect(PREFACE + settings(_4=0) + b"".join(calls))
+        few, many = [
+            await port.connect(
+                PREFACE
+                + settings(_4=0)
+                + b"".join(call(path, stream=1 + 2 * n, body=body, metadata=sent) for n in range(count))
+            )
+            for count in (1, 40)
+        ]
         await many.closed.wait()
         assert await port.serves()
-        assert port.refused("unread_response") == 1
+        assert port.refused(reason) == 1
         assert not few.closed.is_set()
     assert caplog.records == []
 
 
-async def test_of_more_watches_than_connections_the_connection_with_the_most_loses_its_oldest() -> None:
-    async with serving(max_connections=2) as port:
-        watch = b"/grpc.health.v1.Health/Watch"
-        own = await port.connect(PREFACE + call(watch, body=message(b"")))
-        await wait_until(lambda: own.received[1])
-        other = await port.connect()
-        for stream in (1, 3, 5):
-            await other.send(call(watch, stream=stream, body=message(b"")))
-            await wait_until(lambda: sum(b"\x08\x01" in sent for sent in other.received.values()) > stream // 2)  # noqa: B023
-        await wait_until(lambda: len(other.ended) == 2)
-        assert port.refused("open_call", "health") == 2
-        assert not own.ended
-
-
 async def test_a_watch_that_is_not_read_holds_nothing_up(port: Port) -> None:
-    watch = call(b"/grpc.health.v1.Health/Watch", body=message(b""))
+    watch = call(WATCH, body=message(b""))
     unread = await port.connect(PREFACE + settings(_4=0) + watch)
     await wait_until(lambda: unread.received[1])  # the response headers of the watch
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel:
@@ -229,10 +211,10 @@ async def test_malformed_requests_of_health_and_reflection_are_invalid_arguments
 
 async def test_a_flood_of_refusals_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "_LOG_SECONDS", 0.2)
+    monkeypatch.setattr(peers, "_REQUEST_SECONDS", 0)
     with structlog.testing.capture_logs() as logs:
         async with serving() as port:
-            for _ in range(2):
-                await port.connect(PREFACE + begun(90))
+            await port.connect(PREFACE + begun(90))
             await wait_until(lambda: logs)
     expected = {"event": "requests refused", "port": "public", "no_request": logs[0]["no_request"]}
     assert {key: value for key, value in logs[0].items() if key != "log_level"} == expected

@@ -14,11 +14,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from chassis.errors import InvalidArgument
 from chassis.rpc.calls import ServicerContext
-from chassis.rpc.limits import MAX_WAITS, NO_REQUEST, Waits
+from chassis.rpc.peers import OPEN_CALL, Peers
 from chassis.rpc.serving import decoder
 from chassis.rpc.status import to_status
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.refusals import Refusals
 
 # grpcio-reflection only implements v1alpha; its messages are the same as v1's on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
@@ -77,13 +75,10 @@ class _Descriptors:
 
 
 class Introspection:
-    """Creates health and reflection handlers. If over `max_calls` are open, the connection with the most loses one."""
+    """Creates health and reflection handlers, whose calls don't count as calls in flight: probes must not be shed."""
 
-    def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Limit probes separately: otherwise, clients that exhaust a service's limits would get the pod restarted.
-        refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
-        self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
-        self._calls = Waits(refusals, "open_call", max_calls)
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
 
     def health(self, health: Health) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         return {
@@ -102,19 +97,18 @@ class Introspection:
         decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
         async def received(context: ServicerContext) -> AsyncIterator[Message]:
-            while (raw := await self.requests.wait(context, context.read(), context.peer())) is not grpc.aio.EOF:
+            peer = context.peer()
+            while (raw := await self._peers.wait(context, context.read(), peer)) is not grpc.aio.EOF:
+                self._peers.hold(peer, raw, OPEN_CALL)
                 try:
                     request = decode(raw)
                 except InvalidArgument as error:
                     await context.abort_with_status(to_status(error))
                 yield request
 
-        async def respond(context: ServicerContext) -> None:
+        async def respond(_requests: object, context: ServicerContext) -> None:
             async for response in serve(received(context), context):
                 await context.write(response.SerializeToString())
 
-        async def limited(_requests: object, context: ServicerContext) -> None:
-            await self._calls.wait(context, respond(context), context.peer())
-
         # `serving.WrappingRegistrar` explains why this is a stream without serializers.
-        return grpc.stream_stream_rpc_method_handler(limited)
+        return grpc.stream_stream_rpc_method_handler(respond)

@@ -6,11 +6,13 @@ import logging
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME
 
+from chassis.background import repeat
 from chassis.rpc import limits
 from chassis.rpc.connection import server_credentials
 from chassis.rpc.grpc_server import Server
 from chassis.rpc.introspection import Health, Introspection
 from chassis.rpc.limits import Limiter
+from chassis.rpc.peers import SPARE_CONNECTIONS
 from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
@@ -27,8 +29,6 @@ _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # While stopping, close the remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-# How long a late request may go unnoticed.
-_CHECK_SECONDS = 0.5
 
 
 class Listener:
@@ -45,7 +45,7 @@ class Listener:
             # With SO_REUSEPORT, a second server on the port would take some of the connections instead of failing.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
-            ("grpc.max_allowed_incoming_connections", settings.max_connections),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections + SPARE_CONNECTIONS),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
             ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
             # By default, gRPC closes connections whose clients ping as often as ours do ("too many pings").
@@ -53,9 +53,8 @@ class Listener:
             ("grpc.keepalive_permit_without_calls", 1),
             *limits.OPTIONS,
         ]
-        self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        # Allow as many health calls as connections: our clients keep a health watch open on each connection.
-        self._introspection = Introspection(telemetry, settings.max_connections)
+        self.limiter = Limiter(name, settings.max_concurrent_rpcs, settings.max_connections, telemetry)
+        self._introspection = Introspection(self.limiter.peers)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self.registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
@@ -80,14 +79,11 @@ class Listener:
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._server.start()
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        self._watching = asyncio.create_task(self._watch(), name="watch")
+        self.limiter.peers.port = bound
+        self._watching = asyncio.create_task(
+            repeat(self.limiter.peers.watch, 0, "connections not checked"), name="watch"
+        )
         return bound
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_CHECK_SECONDS)
-            self.limiter.refuse_late()
-            self._introspection.requests.refuse_late()
 
     def set_readiness(self, *, ready: bool) -> None:
         """Report readiness for every service on this port and, under the empty name, for the process."""

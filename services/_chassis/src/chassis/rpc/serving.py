@@ -26,6 +26,7 @@ from chassis.rpc import calls
 from chassis.rpc.access import Serve, for_callers
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.limits import Limiter
+from chassis.rpc.peers import UNREAD
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -134,7 +135,7 @@ class _Method:
         """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
         # Don't count a call before its request arrives: clients that never send one must not use up the limit.
         peer = context.peer()
-        raw = await self._limiter.requests.wait(context, context.read(), peer)
+        raw = await self._limiter.peers.wait(context, context.read(), peer)
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
@@ -144,7 +145,7 @@ class _Method:
             # Admit the call before decoding it: an overloaded service must not spend time on calls that it sheds.
             self._admit(context)
             response = await self._handler(self._decode(raw), context)
-            return self._limiter.respond(response.SerializeToString(), peer)
+            return self._limiter.peers.hold(peer, response.SerializeToString(), UNREAD)
         except DomainError as error:
             code = code_of(error).name
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))

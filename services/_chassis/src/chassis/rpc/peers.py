@@ -1,0 +1,165 @@
+"""Closes the connections of a gRPC port that hold the most, when there are too many or they hold too much."""
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Container, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import grpc
+
+from chassis.rpc.calls import ServicerContext
+from chassis.telemetry.refusals import Refusals
+from chassis.values.networks import network
+
+T = TypeVar("T")
+
+REASONS = NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION = "no_request", "unread_response", "open_call", "connection"
+
+SPARE_CONNECTIONS = 250  # how far the limit may be exceeded between two checks
+_MAX_BYTES = 14 * 1024 * 1024
+_UNCHECKED_CALLS = 300
+_CALL_BYTES = 48 * 1024  # memory that a call takes besides its messages
+_RECENT_SECONDS, _REQUEST_SECONDS = 1.0, 10.0
+_CHECK_SECONDS, _BUSY_CHECK_SECONDS, _BUSY_CONNECTIONS = 0.5, 0.05, 40
+# In Linux's `struct tcp_info`: the milliseconds since data last arrived, and the number of bytes received.
+_TCP_INFO = struct.Struct("=52xI72xQ")
+
+
+@dataclass
+class _Connection:
+    address: str  # the client's, such as `192.0.2.7:50312` or `[2001:db8::7]:50312`
+    network: str
+    silent_ms: int
+    received_bytes: int
+    has_called: bool = False
+    held: Counter[str] = field(default_factory=Counter)  # bytes by reason
+
+
+class Peers:
+    """The connections of a port. They hold what they sent since their last request, and calls that wait for the client.
+
+    If this is too much, the network that holds the most loses the connections that hold the most. If there are too many
+    connections, the network with the most loses those without calls, then those that have been silent the longest.
+    """
+
+    def __init__(self, limit: int, refusals: Refusals) -> None:
+        self.port = 0
+        self._limit = limit
+        self._refusals = refusals
+        self._calls: dict[Any, tuple[str, int, str, float]] = {}
+        self._next_check = _UNCHECKED_CALLS
+        self._requesting: set[str] = set()
+        self._received: dict[str, int] = {}  # how many bytes each address had sent at its last request
+
+    async def wait(self, context: ServicerContext, request: Awaitable[T], peer: str) -> T:
+        """Await a request in its call's task. If it takes over ten seconds, abort the call with RESOURCE_EXHAUSTED."""
+        task = asyncio.current_task()
+        self.hold(peer, b"", NO_REQUEST)
+        try:
+            received = await request
+        except asyncio.CancelledError:
+            if task in self._calls:  # cancelled by the client
+                raise
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
+            raise
+        finally:
+            self._calls.pop(task, None)
+        self._requesting.add(peer)
+        return received
+
+    def hold(self, peer: str, message: bytes, reason: str) -> bytes:
+        """Count a message for the current task's call, until the task ends or waits again. Return the message."""
+        self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
+        if len(self._calls) >= self._next_check:
+            self.check()
+        return message
+
+    async def watch(self) -> None:
+        """Check the connections, pause, and abort calls whose requests are late."""
+        # Poll, because gRPC doesn't report connections, and because a timer would slow down every call.
+        await asyncio.sleep(_CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS)
+        latest = time.monotonic() - _REQUEST_SECONDS
+        for task, (_, _, reason, started) in [*self._calls.items()]:
+            if reason == NO_REQUEST and started <= latest:
+                del self._calls[task]
+                self._refusals.add(NO_REQUEST)
+                task.cancel()
+
+    def check(self) -> int:
+        """Close connections until the others are within the limits. Return how many connections there were."""
+        found = self._connections()
+        heavy = _excess(found, _MAX_BYTES, lambda one: one.held.total(), lambda one: one.held.total())
+        idle = _excess(found, self._limit, lambda _: 1, lambda one: (not one.has_called, one.silent_ms))
+        reasons = {one.address: _CONNECTION for one in idle}
+        reasons |= {one.address: one.held.most_common(1)[0][0] for one in heavy}
+        for reason in reasons.values():
+            self._refusals.add(reason)
+        if reasons:
+            for _ in _connections(self.port, reasons):
+                pass
+        return len(found)
+
+    def _connections(self) -> list[_Connection]:
+        found = {connection.address: connection for connection in _connections(self.port)}
+        for address in map(_address, self._requesting):
+            if address in found:
+                self._received[address] = found[address].received_bytes
+        self._requesting.clear()
+        self._received = {address: size for address, size in self._received.items() if address in found}
+        for address, connection in found.items():
+            connection.has_called = address in self._received
+            connection.held[NO_REQUEST] = connection.received_bytes - self._received.get(address, 0)
+        self._calls = {task: call for task, call in self._calls.items() if not task.done()}
+        self._next_check = len(self._calls) + _UNCHECKED_CALLS
+        recent = time.monotonic() - _RECENT_SECONDS  # on a busy service, many requests are about to be read
+        for peer, size, reason, started in self._calls.values():
+            if (reason != NO_REQUEST or started <= recent) and (calling := found.get(_address(peer))):
+                calling.held[reason] += size
+        return [*found.values()]
+
+
+def _excess(
+    found: list[_Connection], limit: int, weigh: Callable[[_Connection], int], key: Callable[[_Connection], Any]
+) -> Iterator[_Connection]:
+    """Yield connections, of the heaviest network and by descending key, until the others weigh at most `limit`."""
+    totals: Counter[str] = Counter()
+    for one in found:
+        totals[one.network] += weigh(one)
+    excess = totals.total() - limit
+    for one in sorted(found, key=lambda one: (totals[one.network], key(one)), reverse=True) if excess > 0 else ():
+        if excess > 0:
+            excess -= weigh(one)
+            yield one
+
+
+def _address(peer: str) -> str:
+    """Return the address of a gRPC peer, such as `ipv4:192.0.2.7:50312` or `ipv6:%5B2001:db8::7%5D:50312`."""
+    return unquote(peer).partition(":")[2]
+
+
+def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection]:
+    """Find a port's connections among the open files of this process, and close some. On macOS, their sizes are 0."""
+    for file in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
+        with suppress(OSError, IndexError):  # closed by now, not connected, or a Unix socket, which has no port
+            # Never duplicate another file: closing the duplicate would release SQLite's locks on the file.
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                continue
+            # As an IPv6 socket, it also returns IPv4 addresses.
+            with socket.fromfd(file, socket.AF_INET6, socket.SOCK_STREAM) as found:
+                if found.getsockname()[1] == port:
+                    host, client_port, *_ = found.getpeername()
+                    host, info = host.removeprefix("::ffff:"), bytes(_TCP_INFO.size)
+                    address = f"[{host}]:{client_port}" if ":" in host else f"{host}:{client_port}"
+                    if address in closed:
+                        found.shutdown(socket.SHUT_RDWR)
+                    elif hasattr(socket, "TCP_INFO"):
+                        info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+                    yield _Connection(address, network(host), *_TCP_INFO.unpack(info))
