@@ -122,7 +122,8 @@ class Peers:
         recent = time.monotonic() - _RECENT_SECONDS  # on a busy service, many requests are about to be read
         for peer, size, reason, started in self._calls.values():
             if (reason != NO_REQUEST or started <= recent) and (calling := found.get(_address(peer))):
-                calling.held[reason] += size
+                # Our own clients keep a health watch open on each connection, so the first one is free.
+                calling.held[reason] += 0 if reason == OPEN_CALL and OPEN_CALL not in calling.held else size
         return [*found.values()]
 
 
