@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
-from chassis.rpc import listener, server
+from chassis.rpc import peers, server
 from chassis.sql.migrate import migrate
 from chassis.telemetry import logging
 from chassis.telemetry.instruments import SCOPE, Telemetry
@@ -87,7 +87,7 @@ async def place_orders(folder: Path, ratio: float) -> None:
 if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
-    listener._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
+    peers._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
     quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
     threading.setprofile(count)
     sys.setprofile(count)
