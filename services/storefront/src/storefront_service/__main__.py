@@ -47,7 +47,7 @@ from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # timeout for calls that pages can do without: recommendations, ads and traces
-_ORDER_SECONDS = 4.0  # an order that takes longer continues in the background, and its page shows the progress
+_ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
 
 
 class Settings(HttpServiceSettings):
@@ -101,8 +101,8 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # Starlette's redirects trust the Host header, and use http behind a proxy
-    # Wrap Starlette's own middleware as well, so that the page for an unexpected error has a session and headers too.
+    routes.router.redirect_slashes = False  # redirects would trust the Host header, and lead to http:// behind a proxy
+    # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.
     shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
     return with_headers(shop, PAGE_HEADERS)
 

@@ -45,7 +45,7 @@ class Catalog:
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product to illustrate each category, preferably one that lists this category first."""
+        """Choose a product to illustrate each category, preferably one that lists that category first."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -145,7 +145,7 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the order won't change any more, unless its customer orders the same cart again."""
+        """Whether the order is in a final state, which only ordering the same cart again can change."""
         return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 
@@ -163,7 +163,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace, with its spans in the order of a waterfall diagram."""
+    """A trace. Its spans are sorted depth first, as a waterfall diagram shows them."""
 
     trace_id: str
     spans: tuple[Span, ...] = ()

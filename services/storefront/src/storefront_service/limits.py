@@ -39,7 +39,7 @@ class OrderLimits:
     """Allows a number of events per hour for each key, in a burst or spread out (generic cell rate algorithm).
 
     A key is a limit's name with the session, network or mailbox that the limit applies to. Each key is stored with the
-    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted are forgotten.
+    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted is dropped.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OrderLimits:
         self._shares = {name: _HOUR_SECONDS / count for name, count in per_hour.items()}
         self._clock = clock
         self._full_at: dict[tuple[str, ...], float] = {}
-        self._secret = secrets.token_bytes(16)  # hashes card numbers
+        self._secret = secrets.token_bytes(16)  # the key for hashing card numbers
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
         for name in per_hour:  # export zeros from the start: alerts notice increases only in existing series
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
@@ -57,10 +57,10 @@ class OrderLimits:
     def order(self, user_id: str, address: str, email: str, card: str = "") -> Iterator[Callable[[], None]]:
         """Raise LimitReached if a limit is reached. Otherwise, run the `with` block and count its order.
 
-        If the block raises DomainError, its order does not count, but a declined card does. If the block calls the
-        yielded function, its order does not count either. A card counts once, whatever becomes of the order. Network
-        limits don't apply to private addresses, because a private address may belong to a proxy that all customers
-        share: the declines of all these customers have one limit.
+        The order doesn't count if the block raises DomainError or calls the yielded function. A declined card still
+        counts as a decline, and each card counts once an hour whether or not the order succeeds. Network limits don't
+        apply to private addresses, which may belong to a proxy that all customers share. Instead, all declined cards
+        from private addresses count toward a single limit.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders, declines, cards = (

@@ -1,6 +1,6 @@
 """Sessions: a signed cookie holds a random id, which is the user id of the visitor's cart and orders.
 
-Adding the first item to a cart starts a session with a new id, and so does entering an address, so an attacker gains
+A visitor gets a new id when adding the first item to a cart and again when entering an address, so an attacker gains
 nothing by planting a cookie.
 """
 
@@ -52,11 +52,11 @@ class Session:
         self.cookie = self._signer.sign(self.ids)
 
     def next_id(self, key: str) -> str:
-        """Return a new id, always the same one for a form's key, so that a form may be sent again."""
+        """Derive a new id from the form's key, so that sending the form again leads to the same id."""
         return self._signer.derive_id(f"{self.user_id} {key}")
 
     def renew(self, user_id: str, *, has_orders: bool) -> None:
-        """Continue with this id. Keep the current id only if it has orders or is the first one."""
+        """Make `user_id` the session's id. Keep the previous id too if it has orders or was the session's first."""
         *earlier, first = self.ids if has_orders or len(self.ids) == 1 else self.ids[1:]
         self.ids = (user_id, *earlier[: _MAX_IDS - 2], first)
         self.cookie = self._signer.sign(self.ids)
@@ -85,7 +85,7 @@ class SessionSigner:
         return Session((new_key(),), False, None, self)
 
     def sign(self, ids: Sequence[str], ends_at: int | None = None) -> str:
-        """Return the cookie of a session, by default one that ends in 30 days. `ends_at` is in seconds since 1970."""
+        """Return a session's signed cookie. `ends_at` is in seconds since 1970; the default is in 30 days."""
         text, ends_at = ".".join(ids), ends_at or int(time.time()) + LIFETIME_SECONDS
         return f"{text}.{ends_at}.{self._signatures(text, ends_at)[0]}"
 

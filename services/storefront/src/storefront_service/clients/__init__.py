@@ -1,4 +1,4 @@
-"""Clients for the services behind the pages, and for the trace store."""
+"""Clients for the services that pages call, and for the trace store."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ _ALL = "catalog"
 
 
 class CatalogClient:
-    """Caches the product catalog, and searches it. Serves a stale catalog during a refresh or after a failed one."""
+    """Caches the product catalog and searches it. Serves a stale catalog while a refresh is running or if it fails."""
 
     def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
@@ -25,7 +25,7 @@ class CatalogClient:
         return catalog
 
     async def search(self, query: str) -> list[Product]:
-        """Return matching products, best first. Raise DomainError if the search fails."""
+        """Return matching products, best match first. Raise DomainError if the search fails."""
         found = await self._stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
         return [_from_wire(product) for product in found.results]
 
@@ -49,7 +49,7 @@ CHECKS: Mapping[str, Check] = {
         ("results.price_usd", _have_prices(found.results))
     ],
 }
-"""Reject invalid prices here: otherwise, converting them would fail, and logs would blame the currency service."""
+"""Reject products with invalid prices here: converting them would fail, and logs would blame the currency service."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:

@@ -11,7 +11,7 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order. `state` is QUEUED, SENT or FAILED. A SENT e-mail's `message` is None."""
+    """An order's confirmation e-mail. `state` is QUEUED, SENT or FAILED. `message` is None once the e-mail is SENT."""
 
     state: str
     message: EmailMessage | None
@@ -27,7 +27,7 @@ class ConfirmationsClient:
         self._stub = stub
 
     async def find(self, order_id: str) -> Confirmation | None:
-        """Return the order's confirmation, or None if it has none yet. Raise DomainError if the email service fails."""
+        """Return an order's confirmation; None if there is none yet. Raise DomainError if the email service fails."""
         try:
             found = await self._stub.GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
         except NotFound:

@@ -103,7 +103,7 @@ def _from_wire(
 
 def _step_from_wire(event: orders_pb2.OrderEvent) -> Step:
     state = _state_from_wire(event.state)
-    # Only operators may see who settled an order, and why.
+    # Hide who settled an order and why: only operators may see that.
     detail = "" if event.step.startswith("settled_") else event.detail
     return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, detail)
 

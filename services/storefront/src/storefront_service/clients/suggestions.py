@@ -13,7 +13,7 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Don't trust version names: one comes from the visitor's request and is passed on, pages show one from the service.
+# Validate version names: the requested one comes from the visitor, and pages show the one that the service returns.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
@@ -27,7 +27,7 @@ class SuggestionsClient:
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
         """Return up to five products that go with the given products, or none if the service fails.
 
-        A mesh or gateway can route the call to the given `version` of the service; "" allows any version.
+        The call's metadata names the wanted `version`, so that a mesh or gateway can route by it; "" allows any.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)

@@ -21,7 +21,7 @@ _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces of orders through Jaeger's HTTP API v3. Without a URL, finds no traces."""
+    """Reads order traces through Jaeger's HTTP API v3. If no URL is configured, it finds no traces."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -39,7 +39,7 @@ class TracesClient:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._search(self._client, order_id, created_at)
         except (httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
-            # Log only the error's type: its text may quote the URL with the password.
+            # Log only the error's type: its text may quote the URL, which may contain a password.
             log.info("page without a trace", error=type(error).__name__)
             return None
 

@@ -23,7 +23,7 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or order. If the product is no longer sold, `product` is None; in a cart, so are the prices."""
+    """A line of a cart or order. `product` is None if it is no longer sold; in a cart, its prices are then None too."""
 
     product_id: str
     quantity: int
@@ -110,7 +110,7 @@ class CartPages(Pages):
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has no items and no orders. If so, an attacker may have planted its cookie."""
+        """Return whether a session has no items and no orders. An attacker may have planted such a session's cookie."""
         try:
             return not await self.clients.carts.read(user_id) and not await self.clients.orders.latest(user_id)
         except DomainError:

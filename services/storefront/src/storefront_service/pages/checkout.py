@@ -46,7 +46,7 @@ _MAX_COOKIE = 3500  # browsers drop cookies larger than 4096 bytes
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the form is shown again.
+    """Why the checkout form is shown again.
 
     Attributes:
         order_id: the id of the declined order; empty if no order was created.
@@ -88,7 +88,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Place the order and redirect to its page. If the form has no total yet, redirect to show the total."""
+        """Place the order and redirect to its page. If the visitor hasn't seen the total yet, redirect to show it."""
         fields, session = await read_form(request), session_of(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
@@ -109,9 +109,9 @@ class CheckoutPages(Pages):
         return _order_page(request, placed.order_id, repeated=placed.repeated)
 
     async def _renew_session(self, session: Session, key: str) -> None:
-        """Move the cart to a new id: an earlier cookie, which an attacker may have planted, must not show the order.
+        """Move the cart to a new id, so that an attacker who planted the earlier session cookie can't see the order.
 
-        Keep the id while an order holds the cart or may do so, because checkout would sell a copy of the cart again.
+        Keep the id if an order holds the cart, or if that is unknown: checkout would sell a copy of the cart again.
         """
         try:
             orders = await self.clients.orders.latest(session.user_id)

@@ -48,12 +48,12 @@ class ErrorPages(Pages):
             case PartDown():
                 response = await self._page(request, 503, _STILL_WORKS[str(error)])
                 response.headers["retry-after"] = "5"
-            case HTTPException():  # for example, Starlette raises it for unknown paths
+            case HTTPException():  # Starlette raises it for unknown paths, for example
                 response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
                 response.headers.update(error.headers or {})
             case DomainError():
                 status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-                # This text is safe to show: it names the field and the rule, but never quotes the value.
+                # The error's message is safe to show: it names the field and the rule, but never quotes the value.
                 described = f"{error.message[:1].upper()}{error.message[1:]}." if status in {400, 409} else ""
                 response = await self._page(request, status, _TEXTS.get(status, described))
             case _:  # the chassis has already logged the error
@@ -61,7 +61,7 @@ class ErrorPages(Pages):
         return response
 
     async def forbidden(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to a form that another site sent."""
+        """Refuse a form that another site sent."""
         response = await self._page(Request(scope), 403, _TEXTS[403])
         await response(scope, receive, send)
 

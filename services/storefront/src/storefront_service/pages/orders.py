@@ -19,7 +19,7 @@ from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import PERSONAL, Pages, found, or_none, require
 from storefront_service.web.middleware import CURRENCY_COOKIE, DELIVERY_COOKIE, session_of, set_cookie
 
-# Keep streams shorter than the grace period, so that they never delay a shutdown. Browsers reconnect.
+# End streams before the shutdown grace period does, so that they never delay a shutdown. Browsers then reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
 # Limit the load: each stream holds a connection and polls its order, and visitors can open any number of streams.

@@ -1,4 +1,4 @@
-"""Reads forms in memory, because a multipart form parser would write long forms to disk."""
+"""Reads forms into memory. A multipart parser would write long forms to disk."""
 
 from urllib.parse import parse_qsl
 
@@ -13,7 +13,7 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return a form's fields. Raise InvalidArgument if it is malformed, HTTPException for a wrong type or length."""
+    """Return a form's fields. Raise InvalidArgument if malformed, HTTPException if too long or of the wrong type."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
     body = bytearray()

@@ -14,7 +14,7 @@ from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
 CURRENCY_COOKIE, DELIVERY_COOKIE, _SESSION_COOKIE = "currency", "delivery", "session"
-_PATHS = {DELIVERY_COOKIE: "/checkout"}  # browsers send the other cookies with every request
+_PATHS = {DELIVERY_COOKIE: "/checkout"}  # all other cookies have the path /
 _STATIC = "/static/"  # shared caches store responses below this path, so these responses must not set cookies
 
 
@@ -27,14 +27,14 @@ def read_cookie(request: Request, name: str) -> str:
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, *, max_age: int | None = None) -> None:
-    """Set a cookie that scripts can't read. An empty value deletes it."""
+    """Set a cookie that scripts can't read. An empty value deletes the cookie."""
     full_name, path, secure = _full_name(request, name), _PATHS.get(name, "/"), request.url.scheme == "https"
     age = max_age if value else 0
     response.set_cookie(full_name, value, age, path=path, secure=secure, httponly=True, samesite="lax")
 
 
 def _full_name(request: Request, name: str) -> str:
-    """Over https, add a prefix that makes browsers refuse the cookie from plain HTTP."""
+    """Over HTTPS, add a name prefix that makes browsers reject this cookie if plain HTTP sets it."""
     if request.url.scheme != "https":
         return name
     return f"__Secure-{name}" if name in _PATHS else f"__Host-{name}"
@@ -57,7 +57,7 @@ def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASG
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = forbidden if is_form and is_foreign(origin, site, host or "") else app
-        # Record the session in the spans of this request and of all the calls it makes.
+        # Record the session in this request's spans and in those of all calls it causes.
         add_baggage(semconv.SESSION_ID, session_label(session.first_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
 
