@@ -9,7 +9,7 @@ from functools import wraps
 from importlib import import_module, metadata
 from typing import Annotated, Any
 
-# gRPC reads these variables on import. Without them, gRPC logs a warning whenever this process starts a child.
+# Set these before gRPC is imported. Otherwise, gRPC logs a warning whenever this process starts a child process.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -46,7 +46,7 @@ Plugins add their own mappings, with absolute module names, through entry points
 """
 
 _OTHER_FAILURE, _INVALID_INPUT, _NO_RESPONSE = 1, 2, 4
-# Unavailable errors with these reasons are permanent, so a retry doesn't help.
+# Unavailable errors with these reasons are permanent, so don't suggest a retry.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         ignore_proxies()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")  # if the terminal can't encode a character
     try:
         app(sys.argv[1:])()
     except errors.DomainError as error:
@@ -125,7 +125,7 @@ def _synchronous(command: Callable[..., Any]) -> Callable[..., Any]:
     """Make a command synchronous if it is an async function, which Typer can't run."""
     if not inspect.iscoroutinefunction(command):
         return command
-    import asyncio  # noqa: PLC0415 - takes 30 ms, which `shop --help` doesn't need
+    import asyncio  # noqa: PLC0415 - importing it takes 30 ms, and `shop --help` doesn't need it
 
     return wraps(command)(lambda *args, **kwargs: asyncio.run(command(*args, **kwargs)))
 

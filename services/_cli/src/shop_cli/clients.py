@@ -28,7 +28,7 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-if TYPE_CHECKING:  # importing shop_cli.local.processes takes 100 ms, because it imports cryptography
+if TYPE_CHECKING:  # importing this module takes 100 ms, because it imports cryptography
     from shop_cli.local.processes import Process, Shop
 
 # Long enough for PlaceOrder, which calls several other services. All other calls take milliseconds.
@@ -43,8 +43,8 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; None means `default_address`. Errors from gRPC itself
-    become errors that say what to do, with a specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
+    `at` is `host:port` or a process; None means `default_address`. Replace errors that gRPC itself raises with errors
+    that tell the user what to do. Their reason is TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -58,7 +58,7 @@ async def _client(
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # the service itself chose this reason
+        if error.reason != "UNAVAILABLE":  # the service raised this error, not gRPC
             raise
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
@@ -114,7 +114,7 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     """Return the TLS options for a channel to a program; an empty dict means plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    With $TLS_FOLDER, treat a loopback address as a forwarded port: the certificate must name the program, not the host.
+    With $TLS_FOLDER, treat a loopback address as a forwarded port: expect the program's name in the certificate.
     Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):
@@ -135,5 +135,5 @@ def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
 
 
 async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:
-    """Return whether PlaceOrder returned an order that an earlier request had placed."""
+    """Return whether this PlaceOrder call returned an order that an earlier request had placed."""
     return ("order-replayed", "true") in tuple(await call.trailing_metadata() or ())

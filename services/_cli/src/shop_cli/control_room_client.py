@@ -41,7 +41,7 @@ def act(action: str, service: str) -> None:
 
 
 def _segment(field: str, value: str) -> str:
-    """Quote a value for use as a URL path segment. Raise InvalidArgument if the value is empty."""
+    """Percent-encode a value as a URL path segment. Raise InvalidArgument if the value is empty."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return quote(value, safe="")

@@ -27,7 +27,7 @@ _CONFIRMATION_SECONDS = 60.0
 
 
 async def demo() -> None:
-    """Start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
+    """Start all services, place an order in EUR, show its confirmation and trace, and stop everything."""
     started = time.monotonic()
     programs = discover_services()
     names = default_ports(programs)
@@ -41,7 +41,7 @@ async def demo() -> None:
                 await asyncio.gather(*map(_start, shop))
                 await fill_cart(shop, _USER, _LINES)
                 await _place_order(shop)
-            # The trace is complete only now: services export their last spans when they stop.
+            # Show the trace only after the shop has stopped: services export their last spans when they stop.
             _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     print_steps_after_demo()

@@ -78,7 +78,7 @@ async def requeue_messages(
 
 @mail.command("send-again")
 async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]) -> None:
-    """Send the confirmation of an order again, although it was sent or is lost."""
+    """Send an order's confirmation again, even if it was already sent or has been lost."""
     async with journal_client(None) as journal, spool_client(None) as spool:
         await spool.RequeueLetters(letter_spool_pb2.RequeueLettersRequest(letter_ids=[order_id], forget_sent=True))
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id, confirm_again=True)

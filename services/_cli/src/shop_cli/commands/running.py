@@ -59,7 +59,7 @@ def logs(
 ) -> None:
     """Print the last lines of a service's log. `--json` prints them as they are in the file."""
     path = Path(control_room_client.require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # stores have logs too, but `find` knows only services
+    if not path.exists():  # `find` rejects stores, which have logs too
         find(discover(), service)
     command = ["tail", "-n", "+1" if trace else str(lines), *(["-F"] if follow else []), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as tail:  # noqa: S603
@@ -86,7 +86,7 @@ def traces(
     limit: Annotated[int, typer.Option(min=1, max=5_000, help="Maximum number of traces.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the running shop's latest traces. It stores traces of orders and errors longest."""
+    """List the running shop's latest traces. Traces with an order or an error are stored longest."""
     found = control_room_client.find_traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )

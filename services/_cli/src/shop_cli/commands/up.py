@@ -15,7 +15,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# Exit codes of a normal stop. -SIGTERM is one: the signal kills a service that has not installed its handler yet.
+# Exit codes of a normal stop. -SIGTERM occurs if a service is stopped before it has installed a signal handler.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
@@ -73,7 +73,7 @@ async def up(
 
 
 def _observers(room: ControlRoom, folder: Path | None) -> list[Loop]:
-    """Return loops that print each process's changes of state and, once all processes are ready, the next steps."""
+    """Return loops that print each process's state changes and, once all processes are ready, the next steps."""
     was_ready = False
 
     def report(process: ChildProcess) -> None:

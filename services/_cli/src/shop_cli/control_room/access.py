@@ -29,7 +29,7 @@ class AccessControl:
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
-        # Browsers send a host's cookies to all its ports, so each shop needs its own cookie name.
+        # Browsers send cookies to every port of a host, so each shop needs its own cookie name.
         self._cookie = f"control-room-{port}"
         self._token = token
 
@@ -47,7 +47,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send an Origin header with every POST request, but other programs needn't send one.
+        # Browsers send an Origin header with every POST request. Other programs may omit it if they send the token.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)

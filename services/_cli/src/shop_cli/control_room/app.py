@@ -23,7 +23,7 @@ def create_app(room: ControlRoom) -> Starlette:
     templates = pages.templates(room.sections)
 
     async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, DomainError)  # noqa: S101 - registered only for DomainError
+        assert isinstance(error, DomainError)  # noqa: S101 - this handler is registered only for DomainError
         status = next((code for kind, code in _KINDS if isinstance(error, kind)), _CONFLICT)
         described = {"reason": error.reason, "message": error.message}
         if "text/html" in request.headers.get("accept", ""):
@@ -35,7 +35,7 @@ def create_app(room: ControlRoom) -> Starlette:
         middleware=access_control(room.run.control_room_port, room.run.token),
         exception_handlers={DomainError: refuse},
     )
-    app.router.redirect_slashes = False  # a redirect would trust the request's Host header
+    app.router.redirect_slashes = False  # Starlette's redirects would trust the request's Host header
     return app
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 _ROW_PIXELS = 50
-_MAX_COLUMN = 3  # four columns of names fit on a phone
+_MAX_COLUMN = 3  # the map has up to four columns, which fit on a phone
 
 
 def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:

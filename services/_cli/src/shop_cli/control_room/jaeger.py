@@ -30,7 +30,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
 
 
 def _query(request: Request) -> TraceQuery:
-    """Parse the query parameters. Times are in RFC 3339 format, and attributes are a JSON object."""
+    """Parse a search's query parameters. Times are in RFC 3339 format; `attributes` is a JSON object."""
     given = {name.removeprefix("query."): value for name, value in request.query_params.items() if value}
     attributes = json.loads(given.get("attributes", "{}"))
     if not isinstance(attributes, dict):

@@ -1,4 +1,4 @@
-"""The control room's pages. A script fetches an open page again each second to update its live sections."""
+"""The control room's pages. A script refetches the open page every second to update its live sections."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Compares the running shop's orders, charges, shipments and confirmations by checkout's rules."""
+"""Compares the running shop's orders, charges, shipments and confirmations, using checkout's rules."""
 
 import asyncio
 import time
@@ -16,17 +16,17 @@ from checkout_service.reconciliation.reader import Comparison, Reader, open_read
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree. If a worker dies, another takes over its order after 15 s, or later during a fault.
+# How long records may disagree. If a worker dies, another takes over its order after 15 s, or later during faults.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# Calls under this unsampled parent span are not traced. Otherwise, their traces would displace all others.
+# Don't trace reconciliation's calls, whose traces would displace all others: give them this unsampled parent span.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The result of comparing the last 15 minutes' records. `unread`: why they could not be read; "" if they were."""
+    """The result of comparing the last 15 minutes' records. `unread` says why reading failed; "" if it didn't."""
 
     found: Comparison = field(default_factory=Comparison)
     unread: str = ""
@@ -54,7 +54,7 @@ class Reconciler:
             started = time.monotonic()
             if started > self._fresh_until:
                 self._latest = await self._compare(time.time())
-                # The longer a comparison takes, the longer the pause: an open page must not keep the services busy.
+                # Pause longer after a slow comparison, so that an open page doesn't keep the services busy.
                 ended = time.monotonic()
                 self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
         return self._latest

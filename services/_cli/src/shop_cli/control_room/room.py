@@ -22,7 +22,7 @@ class Section(Protocol):
     """A part of a page that contains forms.
 
     Attributes:
-        page: the path of the page that shows it: `/`, or its own, such as `/faults` if its name is `faults`.
+        page: the path of the page with the section: `/`, or `/faults` if the section `faults` has its own page.
         template: Jinja source that accesses the section by its name.
     """
 
@@ -35,10 +35,10 @@ class Section(Protocol):
 
 @dataclass
 class ControlRoom:
-    """A running shop, and the means to observe and disturb it.
+    """A running shop, and what is needed to observe and disturb it.
 
     Attributes:
-        sections: the pages' sections by name. Plugins add their own.
+        sections: the sections shown on pages, by name. Plugins add their own.
         stores: the shop's own database servers, which the control room observes and disturbs like services.
         telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
     """

@@ -25,7 +25,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# How often services export telemetry. So a trace may not be complete until this long after its last span.
+# How often services export telemetry. A trace may be incomplete until this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
@@ -42,9 +42,9 @@ async def running(
 
     Args:
         folder: where data, logs and secrets are stored.
-        port_offset: what to add to every default port; None to use any free ports.
-        postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-        lab: let services serve failpoints, and add plugins' sections to the page.
+        port_offset: the number to add to every default port; None to use any free ports.
+        postgres: whether to store everything in PostgreSQL and Valkey instead of SQLite files and memory.
+        lab: whether services serve failpoints, and plugins add sections to the control room.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
@@ -72,7 +72,7 @@ async def running(
 
 
 def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> dict[str, int]:
-    """Return the ports by name. Raise PortInUse if another program uses one of them.
+    """Return the port of each program by name. Raise PortInUse if another program uses one of these ports.
 
     With `lab`, every gRPC service gets an internal port for failpoints: 11051 for the service on 50051, and so on.
     """
@@ -109,13 +109,13 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the services' environment. Services export to this process unless $OTEL_EXPORTER_OTLP_ENDPOINT is set."""
-    # Local addresses never change, so services need not renew their connections.
+    # Local addresses never change, so services needn't reconnect to find new ones.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry.add))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # rarely: the control room doesn't use metrics
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # export rarely, because the control room doesn't use metrics
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 
@@ -127,7 +127,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link the storefront to traces, and emails to the storefront. Leave out any already set."""
+    """Return variables that link the storefront to traces and emails to the storefront, except any already set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

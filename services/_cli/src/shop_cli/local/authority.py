@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # Backdate new certificates by this much, so that peers whose clocks are behind accept them.
 CLOCK_SKEW = timedelta(minutes=5)
-# The alternative name must be critical because issued certificates have an empty subject.
+# RFC 5280 requires a critical SubjectAlternativeName in certificates whose subject is empty, as ours is.
 _CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
 _UNUSED = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
 
@@ -50,7 +50,7 @@ class Authority(Issued):
         Args:
             names: at least one DNS name, because gRPC does not verify a server by its SPIFFE URI.
             spiffe_id: a URI such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
-            valid: how long the certificate is valid from now on.
+            valid: how long the certificate is valid, starting now.
             addresses: the server's IP addresses.
         """
         issuer = x509.load_pem_x509_certificate(self.certificate).subject

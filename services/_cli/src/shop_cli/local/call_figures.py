@@ -9,11 +9,11 @@ from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 WINDOW_SECONDS, SLICE_SECONDS = 60, 5
-# Leave this many of the latest seconds out, because services may not have exported all their spans yet.
+# Ignore the most recent seconds, because services may not have exported all their spans yet.
 EXPORT_SECONDS = 2
 # Each duration bucket is 5 % wider than the previous one, so percentiles are accurate to 5 %.
 _GROWTH = math.log(1.05)
-# Maps a client span's `db.system.name` to the called store. SQLite is left out, because it runs inside the caller.
+# Maps a span's `db.system.name` to the store's name. SQLite is missing, because it runs in the calling process.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
@@ -38,9 +38,9 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # Each key is a caller, and the method or database system that it called.
+        # Each key is a calling service and the method or database system that it called.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
-        # Maps each method to the service that has sent a server span for it. Entries remain when a service goes down.
+        # Maps each method to the service that serves it, as learned from server spans. Entries outlive the service.
         self._callees = dict(_STORES)
 
     def count(self, span: Span) -> None:

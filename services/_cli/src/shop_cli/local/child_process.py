@@ -12,9 +12,9 @@ from typing import Self
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 
-# Services report that they are not ready only if their database does not answer.
+# A service's readiness check fails only if its database does not answer.
 NO_DATABASE = "not ready: its database does not answer"
-START_SECONDS = 300.0  # long enough for a busy machine
+START_SECONDS = 300.0  # starting can take minutes on a busy machine
 _STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
@@ -30,7 +30,7 @@ class NotServing(Unavailable):
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder. Delete it unless a process failed or was too slow; then the error names its logs."""
+    """Yield a temporary folder. Delete it, unless a process fails or times out: then the error names the logs."""
     folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder
@@ -56,7 +56,7 @@ class ChildProcess:
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
         self.log_path = log_path
-        self.state = "starting"  # as `supervision.observe` last found it
+        self.state = "starting"  # set by `supervision.observe`
         self.starts = 0
         self.started_at = 0.0
         self.paused = False
@@ -152,7 +152,7 @@ class ChildProcess:
             return await self.wait()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
-        """Wait until the process is ready. Return the seconds it took. Raise ProcessDied or NotServing if it fails."""
+        """Wait until the process is ready, and return how many seconds it took. Raise ProcessDied or NotServing."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:

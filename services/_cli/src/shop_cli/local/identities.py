@@ -24,7 +24,7 @@ _OPERATORS_CALLS = {
         "LetterSpool/RequeueLetters",
     ],
 }
-"""Internal methods that only the operator calls, by service."""
+"""Internal methods that only the operator may call, by service."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
@@ -32,7 +32,7 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates for services and the operator, in subfolders of `folder` named after them."""
+    """Certificates for services and the operator. `folder` has a subfolder for each of them."""
 
     folder: Path
     lab: bool = False
@@ -71,7 +71,7 @@ class Identities:
 
 @cache
 def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return the full names of allowed methods, by callee and caller, as the chart's values declare them."""
+    """Return the full names of allowed methods by callee, then by caller, as declared in the chart's values."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}

@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from shop_cli.local.spans import Span, Value
 
-# Most names, ids and values occur in many spans. Sharing equal strings halves the memory that spans take.
+# Most names, ids and values occur in many spans. Storing equal strings only once halves the spans' memory use.
 _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # otherwise, a traceback could keep it alive longer than the event loop, which its finalizer needs
+        del server  # a traceback must not keep the server alive after the event loop, which its finalizer needs
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
@@ -49,7 +49,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
         **sampler,
-        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # a URL can be 64 kB long
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # URLs in spans can be 64 kB long
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_METRIC_EXPORT_INTERVAL": str(5 * delay_milliseconds),
@@ -61,7 +61,7 @@ def _handler(sink: Callable[[Message], None], signal: str, messages: Any) -> grp
 
     async def export(message: Message, _context: object) -> bytes:
         sink(message)
-        return b""  # a response message without fields
+        return b""  # an empty protobuf message
 
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(export, request)
     service = f"opentelemetry.proto.collector.{signal.lower()}.v1.{signal}Service"

@@ -1,8 +1,8 @@
 """Finds free ports for shops that run side by side, and reports ports that are in use.
 
-Letting the kernel pick a port is not safe: it may give the same port to an outgoing connection before the service
-listens there. So pick ports below the kernel's range for outgoing connections. To keep other shops from picking the
-same port, lock it with a UDP socket: services use only TCP, and the kernel closes the socket when the process ends.
+Don't let the kernel pick a port: it may give the same port to an outgoing connection before the service listens on
+it. Instead, pick ports below the kernel's range for outgoing connections. To keep other shops from picking the same
+port, lock it with a UDP socket: services use only TCP, and the kernel closes the socket when the process ends.
 """
 
 import errno
@@ -27,14 +27,14 @@ class PortInUse(FailedPrecondition):
 def require_free(port: int, name: str) -> None:
     """Raise PortInUse if another program listens on a port. The message mentions `name`, such as `cart-internal`."""
     if not _is_free(port):
-        # With this offset, no port is in the range that Linux uses for outgoing connections (32,768 to 60,999).
+        # With this offset, every port is outside the range that Linux uses for outgoing connections (32,768 to 60,999).
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 
 @contextmanager
 def kept_from_connections(ports: Iterable[int]) -> Iterator[None]:
-    """Until the context exits, keep Linux from giving outgoing connections these ports. Services can still listen."""
+    """Keep Linux from using ports for outgoing connections until the context exits. Services can still use them."""
     with ExitStack() as stack:
         if sys.platform == "linux":  # on macOS, no service could listen on a port that is bound here
             for port in ports:
@@ -65,12 +65,12 @@ def _reserve(locks: ExitStack) -> int:
 
 
 def _is_free(port: int) -> bool:
-    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # because `localhost` may resolve to either
+    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` may resolve to either address
         try:
             with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean that there is no IPv6
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean that IPv6 is missing
                 return False
     return True

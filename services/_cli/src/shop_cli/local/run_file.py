@@ -1,4 +1,4 @@
-"""Locks the folder in which a shop runs, and tells commands the shop's addresses through a file there."""
+"""Locks the folder in which a shop runs, and writes the shop's addresses to a file there, which commands read."""
 
 import fcntl
 import json
@@ -111,7 +111,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    Retrying helps, because a command that looks for a running shop holds the lock only briefly.
+    Retries help if a command is looking for a running shop, because it then holds the lock only briefly.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# How many bytes to read from the end of a file.
+# How many bytes to read from the end of a log file.
 _MAX_BYTES = 4 * 1024 * 1024
 _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line; `text` is the original. If it is not JSON, `event` is the text too, and only `service` is known."""
+    """A log line; `text` is the unparsed line. If it isn't JSON, `event` equals `text`, and only `service` is known."""
 
     time: str
     level: str
@@ -25,7 +25,7 @@ class LogLine:
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
-    """Return at most `limit` of a log's last lines, oldest first; with `trace_id`, only that trace's lines.
+    """Return up to `limit` of a log's last lines, oldest first. With `trace_id`, return only lines of that trace.
 
     Return no lines if the file does not exist.
     """

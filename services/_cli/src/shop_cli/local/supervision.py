@@ -9,7 +9,7 @@ from shop_cli.local.ports import PortInUse
 
 _STARTING_SECONDS = 10.0
 _CHECK_SECONDS = 0.25
-_READINESS_SECONDS = 5.0  # a readiness check takes a few milliseconds, so check serving processes less often
+_READINESS_SECONDS = 5.0  # check serving processes less often, because each check costs milliseconds
 _FIRST_DELAY_SECONDS = 0.2
 _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
@@ -32,7 +32,7 @@ async def observe(process: ChildProcess, report: Callable[[ChildProcess], None])
 async def state_of(process: ChildProcess) -> str:
     """Return `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    `not ready` includes the reason if the process responds. If a port in use prevents a restart, `ended` names it.
+    `not ready` includes the reason if the process responds. If a port is taken, `ended` names the port.
     """
     if not process.running:
         try:

@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# How many spans to store from traces with an order or an error, and from other traces. A span takes 0.6 to 1 kB.
+# How many spans to store of traces with an order or an error, and of other traces. A span takes up to 1 kB of memory.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
@@ -52,8 +52,8 @@ class TraceQuery:
     Attributes:
         service: a service that took part in the trace.
         operation: the name of any span in the trace.
-        attributes: attributes that a single span must have, with their values as text.
-        failed, ordered: whether to find only traces with an error, only traces with an order.
+        attributes: span attributes, with their values as text. At least one span must have all of them.
+        failed, ordered: whether to find only traces with an error, or only traces with an order.
         since_nanos, until_nanos: the earliest and latest time at which the trace started.
         sort: a key of SORT_KEYS.
     """
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Traces with a limit on their total number of spans. Beyond this limit, the oldest traces are dropped."""
+    """Stores traces up to a total number of spans. Beyond this limit, the oldest traces are dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -128,11 +128,11 @@ class TelemetryStore:
 
     def store(self, span: Span) -> None:
         if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
-            return  # a readiness check: other queries are made for a request, so they have a parent span
+            return  # a readiness check's query: all other queries have a request's span as their parent
         self.calls.count(span)
         trace_id = span.trace_id
         if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
-            # If the trace becomes important only now, move its earlier spans here from the others.
+            # If this span makes the trace important, move its earlier spans to the important traces too.
             self._important.add(trace_id, [*self._others.remove(trace_id), span])
         else:
             self._others.add(trace_id, [span])
@@ -151,7 +151,7 @@ class TelemetryStore:
 def _matches(query: TraceQuery, trace: _Trace) -> bool:
     first, spans = trace.summary, trace.spans
     return (
-        # Skip recent traces without a root span: the service may not have exported it yet.
+        # Skip a recent trace without a root span, because the root span may not have been exported yet.
         query.since_nanos <= first.started_nanos <= query.until_nanos
         and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds

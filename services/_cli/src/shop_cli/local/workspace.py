@@ -14,9 +14,9 @@ from chassis.errors import FailedPrecondition, NotFound
 
 Protocol = Literal["grpc", "http"]
 
-MAX_PORT_OFFSET = 15_400  # a larger offset would push a default port above 65,535
+MAX_PORT_OFFSET = 15_400  # with a larger offset, a default port would exceed 65,535
 PORT_STEP = 100
-"""Shops whose port offsets differ by a multiple of this number have no port in common."""
+"""Two shops share no port if their port offsets differ by a multiple of this number."""
 
 
 class UnknownService(NotFound):
@@ -28,10 +28,10 @@ class Program:
     """A service that can be started.
 
     Attributes:
-        name: the name of its folder, such as `product-catalog`.
-        port, internal_port: default local ports, for public and for internal services.
-        secrets: environment variables that need a random value.
-        migrations: the folder with its database migrations; None if it has no database.
+        name: the name of the program's folder, such as `product-catalog`.
+        port, internal_port: the default local ports for public and internal services.
+        secrets: the names of environment variables that need a random value.
+        migrations: the folder with the program's database migrations; None if it has no database.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Program:
 
 
 def root() -> Path:
-    """Return the workspace that contains the current folder or, if there is none, this package."""
+    """Return the root of the workspace that contains the current folder or, failing that, this package."""
     for start in (Path.cwd(), Path(__file__).parent):
         for folder in (start, *start.parents):
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
@@ -54,14 +54,14 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return the path of the `shop` command. It is relative if possible, unless it must work `anywhere`."""
+    """Return the path of the `shop` command: absolute with `anywhere`, otherwise relative where possible."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """Return a workspace's programs, by default those of the current one, sorted by protocol (gRPC first) and port."""
+    """Return the programs of a workspace (by default `root()`), sorted by protocol (gRPC first), then port."""
     folder = folder or root()
     paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
     programs = [program for path in paths if (program := _read(path))]
@@ -73,7 +73,7 @@ def discover_services(folder: Path | None = None) -> list[Program]:
 
 
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
-    """Return default ports by program name, and those for internal services by `internal_name`."""
+    """Return the default ports: public ports by program name, and internal ports by `internal_name`."""
     ports = {program.name: program.port for program in programs}
     internal = {
         internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None
@@ -87,7 +87,7 @@ def internal_name(name: str) -> str:
 
 
 def address_variable(name: str) -> str:
-    """Return the variable with an address, such as CART_ADDR or, for an `internal_name`, CART_INTERNAL_ADDR."""
+    """Return the name of an address variable: CART_ADDR for `cart`, or CART_INTERNAL_ADDR for `cart-internal`."""
     return f"{name.replace('-', '_').upper()}_ADDR"
 
 

@@ -8,7 +8,7 @@ _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2"
 
 
 def print_next_steps(run: Run, folder: Path | None) -> None:
-    """Print links to a running shop, and commands to try. `folder` contains its data; None means the repository."""
+    """Print links to a running shop, and commands to try. `folder` is its data folder; None means the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     employee_api = run.url("employee-api")
     documents = f"{employee_api}/docs" if employee_api else ""

@@ -20,7 +20,7 @@ from chassis.values.money import format_plainly, total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# Don't wrap rows if the output is piped: `grep` and `awk` expect whole rows.
+# Don't wrap rows if the output is piped, because `grep` and `awk` expect each row on one line.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -58,11 +58,11 @@ def print_json(*objects: Message | Mapping[str, object]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows as a `table` without empty columns, wrapping text between words.
+    """Print rows as a `table`, omitting empty columns and wrapping text between words.
 
-    If the terminal is too narrow for that, print a block of names and values for each row instead.
+    If the terminal is too narrow for the table, print each row as a block of names and values instead.
     """
-    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring, because escaped text is wider
+    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring: escaped text is wider
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     if _fits(names, found):
@@ -100,7 +100,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table that shows Rich markup as plain text. A column whose name ends with a space is right-aligned."""
+    """Return a table that shows Rich markup as is. A column whose name ends with a space is right-aligned."""
     result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
         is_number = column.endswith(" ")

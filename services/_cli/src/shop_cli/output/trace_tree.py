@@ -30,7 +30,7 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
 
 
 def _calls(spans: Sequence[Span]) -> list[Span]:
-    """Merge each call's client and server spans: keep the server span, but with the client span's times and parent."""
+    """Merge each call's client and server spans into one: the server span with the client span's times and parent."""
     clients = {span.span_id: span for span in spans if span.kind == "CLIENT"}
     servers = {span.parent_id: span for span in spans if span.kind == "SERVER" and span.parent_id in clients}
     calls = []
@@ -58,7 +58,7 @@ def _label(span: Span, width: int) -> Text:
     """Return a span's service, method and duration, padded so that durations at all depths align."""
     name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
     if len(span.service) + 1 + len(name) > name_width:
-        name = name.rpartition("/")[2]  # show only the method: the program's name identifies the service
+        name = name.rpartition("/")[2]  # show only the method, because the label already names the service
     label = Text.assemble((f"{span.service} ", "bold cyan"), name)
     label.truncate(name_width - 1, overflow="ellipsis", pad=True)
     label.append(f" {span.milliseconds:7.1f} ms", style="red" if span.failed else "green")
