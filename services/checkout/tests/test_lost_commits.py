@@ -6,7 +6,7 @@ import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
 from checkout_service import executor
-from shop_kit.checkouts import Checkout, Start
+from shop_kit.checkouts import OTHER_CARD, Checkout, Start
 from shop_kit.fake_peers import FakePeers, Fault
 
 RunSql = Callable[[str], object]
@@ -41,6 +41,16 @@ async def test_a_repeated_request_returns_the_same_order(checkout: Checkout, los
     assert_bought_once(checkout.peers)
 
 
+@pytest.mark.parametrize(("peer", "method"), [("payment", "Charge"), ("shipping", "ShipOrder")])
+async def test_an_order_lost_under_its_worker_is_recorded_again(
+    checkout: Checkout, peers: FakePeers, lose: Lose, peer: str, method: str
+) -> None:
+    async with getattr(peers, peer).holding(method, checkout.place("key"), after=True) as placing:
+        lose()
+    assert (await checkout.place("key")).response == (await placing).response
+    assert_bought_once(peers)
+
+
 async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(checkout: Checkout, lose: Lose) -> None:
     checkout.peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
     await checkout.refused(email="bob@mail.example")
@@ -52,6 +62,17 @@ async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(che
     assert_bought_once(checkout.peers)
 
 
+async def test_an_attempt_that_was_fenced_is_followed_by_the_next(checkout: Checkout, lose: Lose) -> None:
+    order_id = (await checkout.place("key")).response.order.order_id
+    lose()
+    checkout.peers.payment.ledger[f"{order_id}:1"] = "fenced"
+    checkout.peers.shipping.shipments.clear()
+    placed = await checkout.place("key")
+    (order,) = await checkout.listed()
+    assert (placed.response.order.order_id, order.attempt) == (order_id, 2)
+    assert checkout.peers.payment.captured == [f"{order_id}:2"]
+
+
 async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(checkout: Checkout, lose: Lose) -> None:
     order_id = (await checkout.place("key")).response.order.order_id
     lose()
@@ -60,6 +81,29 @@ async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(check
     assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
     assert (error.metadata, await checkout.states()) == ({"order_id": order_id}, ["NEEDS_REVIEW"])
     assert_bought_once(checkout.peers)
+
+
+async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(checkout: Checkout, lose: Lose) -> None:
+    await checkout.place("key")
+    lose()
+    checkout.peers.shipping.shipments.clear()
+    checkout.peers.cart.fill("ann", lamp=1)
+    error = await checkout.refused("key")
+    assert (type(error), error.reason) == (FailedPrecondition, "CHARGE_VOIDED")
+    assert (checkout.peers.payment.captured, checkout.peers.shipping.shipments) == ([], {})
+
+
+async def test_recovery_does_not_ship_to_one_address_what_another_request_has_paid(
+    checkout: Checkout, lose: Lose, run_sql: RunSql
+) -> None:
+    await checkout.place()
+    lose()
+    checkout.peers.shipping.shipments.clear()
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN)
+    await checkout.refused(credit_card=OTHER_CARD)
+    run_sql("UPDATE orders SET lease_until = 0")
+    await checkout.until_states("VOIDED")
+    assert (checkout.peers.payment.captured, checkout.peers.shipping.shipments) == ([], {})
 
 
 async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(checkout: Checkout, lose: Lose) -> None:

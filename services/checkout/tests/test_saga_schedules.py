@@ -136,14 +136,46 @@ def test_an_order_survives_every_schedule(memory: ForgetfulDatabase, part: int) 
     assert ran >= SCHEDULES
 
 
+def world_of(memory: ForgetfulDatabase, *, declines: bool = False, records_declines: bool = True) -> World:
+    """Return a shop with our own peers, whose journal may lose commits."""
+    payment = PaymentModel(frozenset({ANN}) if declines else frozenset(), records_declines)
+    return World(memory, payment, ShippingModel(), loses_commits=True)
+
+
 def advance_until(world: World, task: Task, after: State) -> None:
     """Run the task up to the update to this state."""
     while not (isinstance(task.command, commands.Update) and task.command.transition.after is after):
         world.advance(task, 0)
 
 
+def test_a_card_is_not_charged_behind_the_fence_of_a_refusal(memory: ForgetfulDatabase) -> None:
+    world = world_of(memory, declines=True)
+    world.call(ANN)
+    (refusing,) = world.tasks
+    advance_until(world, refusing, State.DECLINED)
+    world.payment.declined = frozenset()
+    memory.seconds += 16
+    world.call(ANN)
+    world.settle(all_but=refusing)
+    assert world.payment.captured == []
+
+
+def test_a_refusal_is_not_recorded_when_the_journal_has_lost_its_order(memory: ForgetfulDatabase) -> None:
+    world = world_of(memory, declines=True, records_declines=False)
+    world.call(ANN)
+    (refusing,) = world.tasks
+    advance_until(world, refusing, State.DECLINED)
+    memory.lose(100)
+    world.payment.declined = frozenset()
+    world.call(ANN)
+    world.settle(all_but=refusing)
+    memory.lose(100)
+    world.settle()
+    assert_invariants(world, world.finish())
+
+
 def test_an_order_is_not_voided_while_a_lost_attempt_is_charged(memory: ForgetfulDatabase) -> None:
-    world = World(memory, PaymentModel(), ShippingModel(), loses_commits=True)
+    world = world_of(memory)
     world.has_key = world.shipping.accepts = False
     world.call(ANN)
     (voiding,) = world.tasks
