@@ -34,12 +34,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# If the database accepts no connection for this long, exit, so that the supervisor restarts the process.
+# Exit if the database accepts no connection for this long, so that the supervisor restarts the process.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # Serve only loopback host names by default; otherwise any web page could reach this API through DNS rebinding.
+    # Accept only loopback hosts by default. Otherwise, any web page could reach this API through DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 

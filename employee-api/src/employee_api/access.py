@@ -10,7 +10,7 @@ from starlette.requests import Request
 _RANKS = {"manager": 1, "cto": 2, "ceo": 3}
 MANAGEMENT_ROLES = frozenset(_RANKS)
 
-# Browsers accept a cookie with the `__Host-` prefix only with Secure, with Path=/ and without Domain.
+# Browsers accept a cookie with the prefix `__Host-` only if it has Secure and Path=/, and no Domain.
 SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
@@ -19,12 +19,12 @@ API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 
 def new_token() -> str:
-    """Return a random 256-bit token. Unlike a password, it can safely be stored as a fast hash."""
+    """Return a random 256-bit token. Unlike a password, it needs no slow hash: its SHA-256 hash is safe to store."""
     return secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> bytes:
-    """Return the hash to store instead of the token. The token may be any text that a client sends."""
+    """Return the hash to store instead of the token. `token` may be any text that a client sends."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -38,7 +38,7 @@ def session_token(request: Request) -> str:
 
 
 class Scope(StrEnum):
-    """What an API token may do at most: its user's role limits it further."""
+    """A right that an API token can have. The role of the token's user may limit it further."""
 
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
@@ -76,7 +76,7 @@ class Actor:
     id: uuid.UUID
     role: str
     approved: bool = True
-    scopes: frozenset[str] | None = None  # the scopes of the API token; None with a session
+    scopes: frozenset[str] | None = None  # the API token's scopes; None if the request uses a session
 
     @property
     def manages(self) -> bool:

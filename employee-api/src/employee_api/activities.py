@@ -28,7 +28,7 @@ class ActivityQuery(PageQuery):
 
 
 class ActivityOutput(Output):
-    """A change to a user or task: `changes` has the values before and after for each field."""
+    """A change to a user or task. `changes` has each changed field's values before and after."""
 
     id: uuid.UUID
     actor_id: uuid.UUID | None

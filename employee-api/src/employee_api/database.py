@@ -101,7 +101,7 @@ def blocking_engine(engine: AsyncEngine) -> Engine:
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether a unique constraint was violated. Client input can violate no other constraint."""
+    """Return whether a unique constraint was violated, the only kind of constraint that client input can violate."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 

@@ -42,7 +42,7 @@ def broken_rule(rule: str) -> PydanticCustomError:
 
 
 def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
-    """Return a validator for text. If `is_valid` returns a false value, clients are shown the rule."""
+    """Return a validator for text. If `is_valid` returns a falsy value, validation fails and clients see `rule`."""
 
     def validate(text: str) -> str:
         if not is_valid(text):
@@ -102,7 +102,7 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def email_key(email: str) -> str:
-    """Return the form in which e-mails are compared: case-folded, in NFC, and stripped of surrounding white space."""
+    """Return an e-mail in the form used for comparisons: case-folded, in NFC, without surrounding white space."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
 
 

@@ -1,4 +1,4 @@
-"""Splits lists into pages. A cursor names the last row of a page, so rows added later don't shift the next pages."""
+"""Splits lists into pages. A cursor names the last row of a page, so new rows don't shift the following pages."""
 
 import base64
 import uuid
@@ -38,7 +38,7 @@ class SortKey:
     Attributes:
         name: the name of this key in cursors. A cursor is valid only for the key and direction that it was made for.
         expression: the SQL expression to sort by.
-        values: validates the values in cursors. Clients may forge cursors, so refuse what the database can't store.
+        values: validates cursors' values. Clients may forge cursors, so it must refuse values the database can't store.
         optional: whether the expression may be NULL.
     """
 

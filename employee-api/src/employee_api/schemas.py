@@ -60,13 +60,13 @@ class Success(Output):
 
 
 class Deleted(Success):
-    """The id of what was deleted."""
+    """The id of the deleted item."""
 
     id: uuid.UUID
 
 
 class Error(Output):
-    """A description of what is wrong."""
+    """A description of an error."""
 
     error: str = Field(examples=["Task not found"])
 
@@ -79,7 +79,7 @@ class InvalidField(Output):
 
 
 class Problem(Output):
-    """A description of what is wrong for programs (RFC 9457)."""
+    """A machine-readable description of an error (RFC 9457)."""
 
     type: str = Field(description="The path of the explanation", examples=["/docs#error-task-not-found"])
     title: str = Field(examples=["Task not found"])

@@ -14,7 +14,7 @@ from employee_api.breached_passwords import parse_breached_passwords_file
 
 
 class AuthMode(StrEnum):
-    """`observe` counts and logs the requests that `enforce` would refuse."""
+    """How strictly requests are authorized. `observe` only counts and logs the requests that `enforce` would refuse."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -36,7 +36,7 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """By default, leave one core for other work and use at most 4 threads, because each hash takes 19 MiB."""
+    """Return the default: leave one core for other work, and use at most 4 threads, because each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
@@ -50,7 +50,7 @@ def _parse_origins(text: str) -> frozenset[str]:
 
 
 class EmployeeApiSettings(HttpServiceSettings):
-    """Settings. Each is read from the environment variable with the field's name in capitals."""
+    """The employee API's settings. Each is read from the environment variable with the field's name in capitals."""
 
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
@@ -71,5 +71,5 @@ class EmployeeApiSettings(HttpServiceSettings):
 
     @property
     def min_password_length(self) -> int:
-        """The configured minimum, or else 12 (1 if `AUTH_MODE` is `off`, because the contract sets no minimum)."""
+        """The configured minimum. By default 12, or 1 if `AUTH_MODE` is `off`, because the contract sets no minimum."""
         return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)

@@ -12,10 +12,10 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# At the limit, a client must wait before its next attempt. Each later failure doubles the wait, up to the maximum.
+# Once its failures reach the limit, a client must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# If an e-mail's failures from all networks reach this many times the limit, only known devices don't have to wait.
+# If an e-mail's failures from all networks reach this many times the limit, all clients but known devices must wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -30,10 +30,10 @@ class Attempt:
 
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
-        own: the key that counts failures on the known device, or else failures for this e-mail from this network.
+        own: the key that counts this client's failures: on the known device, or else for this e-mail from this network.
         address: the key that counts the network's failures, which on their own don't delay anyone.
-        limits: by key, the number of failures at which the client must wait.
-        slots: by key, the number of attempts that may run at once. Slots are acquired in this order.
+        limits: the number of failures, by key, at which the client must start to wait.
+        slots: the number of attempts that may run at once, by key. Slots are acquired in this order.
     """
 
     email: str
@@ -53,8 +53,8 @@ class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
     Failures on a known device count only for that device, and failures elsewhere never delay that device. Honest users
-    may share an attacker's network, so even after too many failures there, users must wait only after a failed login to
-    their own account. Replicas share the counts, but each replica limits concurrent attempts on its own.
+    may share an attacker's network, so after too many failures from a network, its users must wait only once a login to
+    their own account has failed. Replicas share the counts, but each replica limits concurrent attempts on its own.
     """
 
     counts: FailureCounts

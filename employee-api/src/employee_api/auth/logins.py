@@ -35,9 +35,9 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 @dataclass(frozen=True)
 class LoginBody(JsonBody):
-    """A login request. Credentials that are too long for any account get the response of other wrong ones.
+    """A login request. Credentials that are too long for any account get the same response as wrong ones.
 
-    They must not get as far as normalization, which takes minutes for a megabyte of combining characters.
+    Reject them before normalization, which takes minutes for a megabyte of combining characters.
     """
 
     error_text: str | None = "Email and password required"

@@ -8,14 +8,14 @@ from employee_api.schemas import Input, Output, Page, StrictInput, Success
 
 
 class LoginInput(Input):
-    """Credentials of any length: an e-mail or a password that is too long is a wrong one."""
+    """Login credentials. They may have any length, but an e-mail or password that is too long counts as wrong."""
 
     email: NonEmptyText = Field(examples=["grace@example.com"])
     password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
 
 
 class SignInOutput(Output):
-    """An attempt to sign in: `success`, `wrong_password`, `deactivated`, or `limited` if there were too many before."""
+    """A sign-in attempt: `success`, `wrong_password`, `deactivated`, or `limited` after too many failed attempts."""
 
     id: uuid.UUID
     outcome: str = Field(examples=["wrong_password"])

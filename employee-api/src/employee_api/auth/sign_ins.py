@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        Unknown e-mails take equally long, because response times must not reveal which e-mails are registered.
+        This takes equally long for unknown e-mails: response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,7 +62,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores users' devices. A device token gives no access, but others' failed logins don't make its user wait."""
+    """Stores users' devices. A device token gives no access, but exempts its user from waits after others' failures."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""

@@ -40,7 +40,7 @@ class ExportQuery(Input):
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """An export's query string. Only an invalid month gets `error_text`; other errors name the invalid parameter."""
+    """An export's query. If `month` is invalid, the error says `error_text`. Other errors name the parameter."""
 
     error_text: str | None = "Month must be YYYY-MM"
 
@@ -64,7 +64,7 @@ class ExportHandlers(CsvExporter):
         ]  # fmt: skip
 
     async def export(self, call: Call[ExportQuery]) -> Response:
-        """Stream the table that is named by the last segment of the path."""
+        """Stream the table that the last segment of the path names, as CSV."""
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
@@ -73,7 +73,7 @@ class ExportHandlers(CsvExporter):
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        await anext(chunks)  # after the response has begun, an error can no longer set its status
+        await anext(chunks)  # once the response has started, an error can't change its status
         return _ClosingResponse(chunks, headers=headers, media_type=_CSV)
 
 

@@ -16,7 +16,7 @@ from employee_api.models import Activity, Entity, Task, User
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
-# Where a spreadsheet that expects another separator, or ignores quotes, would begin a cell.
+# Spreadsheets that expect another separator, or ignore quotes, would start a new cell with a formula at these places.
 _INNER_FORMULA = f"([;,\t\r\n])([{_SPACES}]*[-=+@\uff1d\uff0b\uff0d\uff20])"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
@@ -39,8 +39,8 @@ class Format:
 
     Attributes:
         dialect: the SQL dialect. With SQLite, a zone requires the SQL function `zoned_timestamp` on the connection.
-        defuse_formulas: whether free text that a spreadsheet would run as a formula gets an apostrophe. With SQLite,
-            this requires the SQL function `regexp_replace` on the connection.
+        defuse_formulas: whether to prefix free text that a spreadsheet would run as a formula with an apostrophe. With
+            SQLite, this requires the SQL function `regexp_replace` on the connection.
         zone: the time zone of the timestamps in the file; None means UTC.
     """
 

@@ -16,8 +16,8 @@ log = structlog.get_logger()
 class Authorizer:
     """Authorizes requests by the caller's role, and by the scopes of the caller's API token if there is one.
 
-    Depending on `mode`, a request without the required rights is allowed, counted and allowed, or counted and refused.
-    Operations with Access.SELF require a session in every mode.
+    A request without the required rights is allowed in mode OFF, counted but allowed in mode OBSERVE, and counted and
+    refused in mode ENFORCE. Operations with Access.SELF require a session in every mode.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ _MAX_BYTES_IN_LOOP = 16 * 1024
 
 
 class Compression:
-    """Starlette's gzip compression, but it respects `gzip;q=0` and never compresses a response with an entity tag.
+    """Gzip compression. Unlike Starlette's, it respects `gzip;q=0` and never compresses responses with an entity tag.
 
     A strong tag must identify the exact bytes, which compression changes, and a weak tag never matches `If-Match`.
     """
@@ -31,6 +31,6 @@ class Compression:
             await self._app(scope, receive, send_or_compress)
 
         headers = MutableHeaders(scope=scope)
-        # Starlette only looks for the word "gzip", and ignores a quality of 0.
+        # Starlette only looks for the word "gzip", even if its quality is 0.
         headers["accept-encoding"] = "gzip" if accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)

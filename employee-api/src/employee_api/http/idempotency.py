@@ -67,7 +67,7 @@ class StoredResponses(Repository):
                 response = await respond()
                 await self._store(request, response)
         except (ApiError, IntegrityError):
-            # If a concurrent request with the same key was first, this request is a repetition, not a conflict.
+            # If a concurrent request with the same key finished first, this request is a repeat: return its response.
             if (stored := await self._find_response(request)) is not None:
                 return stored
             raise
@@ -102,7 +102,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the request's fields except secrets. Omitted fields stay omitted: null may mean something else."""
+    """Return the request's fields without secrets. Leave out omitted fields, because null may have another meaning."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

@@ -110,13 +110,13 @@ class JsonBody(RequestInput):
         return self.parse(bytes(raw))
 
     def too_long(self, start: bytes) -> ApiError:
-        """Return the error for a body that is too long. So far, only its start has been read."""
+        """Return the error for a body that is too long. `start` is the part that has been read."""
         return self.error([FieldViolation("", f"is too long: at most {MAX_BODY_BYTES} bytes")])
 
     def parse(self, raw: bytes) -> Any:
         """Return the validated body. Raise BadRequest if the body is not JSON or is invalid."""
         try:
-            # orjson rejects NaN, numbers beyond a double, lone surrogates and nesting deeper than 1,024.
+            # orjson rejects NaN, numbers too large for a double, lone surrogates and nesting deeper than 1,024 levels.
             value = orjson.loads(raw.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise BadRequest("Request body must be UTF-8", [FieldViolation("", "must be UTF-8")]) from error

@@ -86,11 +86,11 @@ class Operation:
 
     Attributes:
         named: the operation's unique name in the API; by default the handler's name.
-        reads: creates the RequestInput for a model; by default QueryParameters for a GET, else a JsonBody.
-        creates: whether a success has the status 201, and a `Location` header with the new resource's path.
-        tagged: whether a success has an `ETag` header. A GET then also supports `If-None-Match`.
-        sets_cookies: whether a success sets cookies unless authorization is off.
-        csv_example: returns an example for the API description; set only if the handler responds with CSV.
+        reads: the function that creates a RequestInput from a model; by default QueryParameters for GET, else JsonBody.
+        creates: whether a successful response has status 201 and a `Location` header with the new resource's path.
+        tagged: whether a successful response has an `ETag` header. A GET then also supports `If-None-Match`.
+        sets_cookies: whether a successful response sets cookies (never if authorization is off).
+        csv_example: a function that returns an example for the API description; set only if the handler returns CSV.
         repeatable: whether a repeated request with the same Idempotency-Key gets the stored response. The response must
             not contain a secret, and the handler must make every change in a `transaction`.
         failures: errors that clients can get in any mode, besides invalid input and unknown ids in the path. If they
@@ -158,7 +158,7 @@ class Operation:
         return self.method == "GET" and self.tagged
 
     def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
-        """Return the operation's own errors; the API description adds the errors that all operations share."""
+        """Return the operation's own errors. The API description adds the errors that all operations share."""
         failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures]
         if self.input.model is not None:
             failures.insert(0, self.input.error())

@@ -75,7 +75,7 @@ class TaskOutput(Output):
 
 
 class TaskSort(StrEnum):
-    """What tasks are sorted by: priority and status from `low` and `todo` up, titles without regard to case."""
+    """What to sort tasks by. Priorities start at `low`, statuses at `todo`. Titles are sorted ignoring case."""
 
     CREATED_AT = "created_at"
     UPDATED_AT = "updated_at"

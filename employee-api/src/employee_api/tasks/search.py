@@ -1,7 +1,7 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searching and sorting by title ignore case, even beyond ASCII (unless a PostgreSQL database has the locale `C`), and
-whether "é" is composed or decomposed. Nothing else is normalized: "é" is not "e", and "ß" is not "ss".
+Searching and sorting by title ignore case, beyond ASCII too (except in PostgreSQL databases with the locale `C`), and
+treat composed and decomposed "é" as equal. Nothing else is normalized: "é" is not "e", and "ß" is not "ss".
 """
 
 import unicodedata
@@ -23,7 +23,7 @@ from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, 
 
 
 class LowerCase(GenericFunction[str]):
-    """The SQL function that composes and lower-cases text. The database compares and sorts results by code points."""
+    """A SQL function that composes (NFC) and lower-cases text. Its results are compared and sorted by code point."""
 
     type = Text()
     inherit_cache = True

@@ -29,7 +29,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """With enforced authorization, only management users see others' e-mails, and the last of them can't be deleted."""
+    """If authorization is enforced, only management users see others' e-mails, and one management user must remain."""
 
     users: UserRepository
     new_users: NewUserPreparer

@@ -32,7 +32,7 @@ async def create_link(
     """Create a link, and return it with its token. Only the token's hash is stored. Also delete expired links.
 
     `allows` contains `role` and `dept` for an invitation, or `user_id` for a password reset. The caller must already
-    have locked the creator and the user with this id.
+    have locked the creator and, for a password reset, that user.
     """
     token = new_token()
     link = SingleUseLink(

@@ -50,7 +50,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Change the password, and end access elsewhere. Raise WrongPassword if another request has just changed it."""
+        """Change the password, and end all access but this session. Raise WrongPassword if it has just been changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -80,7 +80,7 @@ class PasswordHandlers(Repository):
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
         """Set the password of the link's user, and end all their access."""
         token = call.input.token
-        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before the expensive hashing
+        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # hashing is expensive, so check first
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now, enforced = self.clock(), self.authorizer.enforced

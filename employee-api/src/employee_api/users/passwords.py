@@ -111,7 +111,7 @@ class PasswordHasher:
         return await shared_result(running)
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
-        if len(password) > MAX_PASSWORD_LENGTH:  # normalizing a long password would block all threads
+        if len(password) > MAX_PASSWORD_LENGTH:  # normalizing a very long password would block all threads
             return self._verify_form("", None)
         normalized = normalize_password(password)
         correct, new_hash = self._verify_form(normalized, stored)

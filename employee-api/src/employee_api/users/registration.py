@@ -93,7 +93,7 @@ class RegistrationHandlers(Repository):
 
     Attributes:
         mode: who may register. None means anyone, unless authorization is enforced and some user can manage others.
-        per_address: how many attempts to register are allowed per window: from each network, or with each invitation.
+        per_address: how many registrations may be attempted per window with each invitation, or else from each network.
     """
 
     users: UserRepository
@@ -189,7 +189,7 @@ class RegistrationHandlers(Repository):
         return Deleted(id=call.id)
 
     async def _check(self, invitation: str | None) -> None:
-        """Refuse invalid registrations before the expensive hashing of their passwords."""
+        """Refuse invalid registrations early, because hashing their passwords would be expensive."""
         await self._check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
@@ -205,7 +205,7 @@ class RegistrationHandlers(Repository):
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, key: bytes) -> None:
-        """Count an attempt. If there were too many and authorization is enforced, raise TooManyRegistrations."""
+        """Count an attempt. Raise TooManyRegistrations if there were too many and authorization is enforced."""
         if self.authorizer.mode is AuthMode.OFF:
             return
         count = (await self.counts.read([key])).get(key)

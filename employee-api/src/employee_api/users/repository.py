@@ -105,7 +105,7 @@ class UserRepository(Repository):
 
 
 def avatar(name: str) -> str:
-    """Return the first characters of the first two words, in upper case."""
+    """Return the initials of the name's first two words, in upper case."""
     return "".join(word[0] for word in name.split(" ") if word)[:2].upper()
 
 

@@ -21,7 +21,7 @@ class UserInput(Input):
 
 
 class RegistrationInput(UserInput):
-    """A new employee who registers themself."""
+    """An employee's own registration."""
 
     invite: ShortText | None = Field(
         default=None, repr=False, description="The token of an invitation, which decides the role"
@@ -55,7 +55,7 @@ class AccountPatch(OwnAccountPatch):
 
 
 class AccountOutput(UserOutput):
-    """An employee with the state of their account: who is not approved or is deactivated has no access."""
+    """An employee and the state of their account. Employees who aren't approved, or are deactivated, have no access."""
 
     approved: bool
     deactivated_at: Timestamp | None
@@ -91,14 +91,14 @@ class CreatedInvitation(InvitationOutput):
 
 
 class PasswordChangeInput(StrictInput):
-    """A new password for oneself."""
+    """A change of one's own password."""
 
     current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
     new_password: NewPassword = Field(repr=False)
 
 
 class PasswordResetInput(StrictInput):
-    """A new password, by the token of a reset."""
+    """A new password, and the token of a password reset that allows setting it."""
 
     token: NonEmptyText = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
     password: NewPassword = Field(repr=False)

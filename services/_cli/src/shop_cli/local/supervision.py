@@ -32,7 +32,7 @@ async def observe(process: ChildProcess, report: Callable[[ChildProcess], None])
 async def state_of(process: ChildProcess) -> str:
     """Return `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    `not ready` includes the reason if the process responds. If a port is taken, `ended` names the port.
+    `not ready` includes the reason if the process responds. If one of its ports is taken, `ended` names that port.
     """
     if not process.running:
         try:
