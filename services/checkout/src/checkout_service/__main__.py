@@ -1,4 +1,4 @@
-"""Runs checkout. With the command-line argument `migrate`, only migrates the database."""
+"""Runs the checkout service. With the argument `migrate`, it only migrates the database."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +30,7 @@ class Settings(Addresses, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long a worker owns an order before recovery may take the order over. Safety does not depend on this value.
     lease_seconds: PositiveFloat = LEASE_SECONDS
-    # How long the journal keeps finished orders, to answer repeated requests.
+    # How long the journal keeps finished orders, so that repeated requests still get their answer.
     retention_days: PositiveFloat = 90
 
 

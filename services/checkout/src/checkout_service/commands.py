@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged. `charged_at`: when, in seconds since 1970; 0 if unknown or if this call charged it."""
+    """The card was charged. `charged_at`: the time of the charge (seconds since 1970); 0 if just charged or unknown."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -28,7 +28,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under this key has succeeded or can succeed.
 
-    `existing`: whether an earlier call set the fence. Other implementations of the peer may leave this False.
+    `existing`: whether an earlier call set the fence. Other implementations of the peer may always report False.
     """
 
     existing: bool = False
@@ -43,7 +43,7 @@ class Voided:
 class KeyReused:
     """The key was already used for a different charge or shipment, with another amount, card, address or lines.
 
-    `transaction_id` and `charged_at` describe the different charge if it was captured, otherwise they are "" and 0.
+    `transaction_id` and `charged_at` describe that other charge if it was captured; otherwise they are "" and 0.
     """
 
     transaction_id: str = ""
@@ -52,7 +52,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The call may or may not have had an effect. `reason`: why this is unknown, shown to operators."""
+    """The call may or may not have taken effect. `reason`: tells operators why that is unknown."""
 
     reason: str
 
@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but its records don't reach back to the charge: the order may have shipped."""
+    """Shipping has no record of the key, but has deleted records as old as the charge: the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Voided | KeyReused | InDoubt | Unsupported
@@ -78,7 +78,7 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step that the executor performs, with a result of type R. `name`: the step's name in metrics and failpoints."""
+    """A step for the executor to perform. Its result has type R. `name` identifies it in metrics and failpoints."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -89,12 +89,12 @@ class Command(Generic[R]):
 
 
 class Insert(Command[bool]):
-    """Record the order as CHARGING before it has any effect. Return False if its scope or cart already has an order."""
+    """Record the order as CHARGING before any other step. Return False if its scope or cart already has an order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry`: whether the outcome of an earlier try is unknown."""
+    """Charge the card under the attempt's key. `retry`: whether an earlier try may have charged it."""
 
     retry: bool
 
@@ -137,7 +137,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the cart removal. If either fails, it stays in the outbox."""
+    """Start sending the confirmation, and wait for the removal from the cart. Whatever fails is retried later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,15 +57,15 @@ PLACED = frozenset({State.SHIPPED, State.DONE})
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 
-# In these states nothing stays charged, and the cart may be ordered again. In all other states except SETTLED, the
-# order holds its cart.
+# In these states, no charge remains and the cart may be ordered again. In all other states except SETTLED, the order
+# holds its cart: no other order for this cart can be recorded.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# The reasons of orders that an operator has decided on.
+# An order gets one of these reasons when an operator decides how it ends.
 SETTLED_REFUNDED, SETTLED_SHIPPED, SETTLED_DISMISSED = "SETTLED_REFUNDED", "SETTLED_SHIPPED", "SETTLED_DISMISSED"
 
-# If the journal has lost an order, record the order again only when it changes to one of these states: then its current
-# attempt was charged, so no later attempt can have been charged.
+# If the journal has lost an order, record it again only when it changes to one of these states. They imply that the
+# current attempt was charged, so no later attempt can have been charged.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
@@ -87,7 +87,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart. With other cart services, `etag` may be None, and the last two attributes always are.
+    """A cart. Other implementations of the cart service may send no etag, and never send the last two attributes.
 
     Attributes:
         etag: changes whenever the lines change.
@@ -104,7 +104,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """An ordered product. `cost`: for the whole quantity, in the order's currency, rounded to the minor unit."""
+    """An ordered product. `cost`: the price of all pieces in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -113,10 +113,10 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices. `cart_generation`: the cart's generation, else the cart's etag, else empty.
+    """An order with frozen prices. `cart_generation`: the cart's generation if known, or its etag, or "".
 
-    A new field also needs `peers.wire`, a default for older rows in `journal.snapshots`, and `requests.fingerprints`,
-    which may include it only if it is set: otherwise, repeats of older requests would no longer match.
+    When you add a field, also extend `peers.wire`, `journal.snapshots` (with a default for older rows) and
+    `requests.fingerprints` (only if the field is set, so that repeats of older requests still match).
     """
 
     order_id: str
@@ -159,11 +159,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
+    """A change of an order's state, with the details to record. A change to CHARGING begins the next attempt.
 
-    `refused_as`: the state in which a refused order ends once its next attempt is fenced. If an operator decided on the
-    change, the history gets `step`, the decision's name, and `detail`, which says who decided and why. An operator's
-    change of a SHIPPED order deletes the order's outbox items.
+    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. `step` and
+    `detail` are set only for an operator's decision: its name in the order's history, and who decided and why. Such a
+    decision about a SHIPPED order also deletes the order's outbox items.
     """
 
     before: State
@@ -179,24 +179,24 @@ class Transition:
 def order_id_of(scope: str) -> str:
     """Return the id of a scope's order, a version 8 UUID derived from the scope's SHA-256 hash.
 
-    An order that the journal has lost therefore gets the same id again, and the same keys at payment and shipping.
+    If the journal loses an order, a repeated request therefore uses the same order id and idempotency keys again.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x80  # version 8: uuid.UUID can set it only from Python 3.14 on
-    digest[8] = digest[8] & 0x3F | 0x80  # the RFC 9562 variant
+    digest[6] = digest[6] & 0x0F | 0x80  # set version 8 by hand: uuid.UUID supports it only since Python 3.14
+    digest[8] = digest[8] & 0x3F | 0x80  # set the variant of RFC 9562
     return str(uuid.UUID(bytes=bytes(digest)))
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence ends only one attempt."""
+    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence affects only one."""
     return f"{order_id}:{attempt}"
 
 
 def ship_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key for an attempt's shipment: the order id for attempt 1, later the charge key.
+    """Return the idempotency key for an attempt's shipment: the order id for attempt 1, the charge key for later ones.
 
-    The shipment of a voided charge is fenced, so the next attempt needs a new key. Orders from old releases, which used
-    random ids (version 7), have one key for all attempts.
+    The next attempt needs a new key, because a voided charge's shipment key is fenced. Old releases used random order
+    ids (UUID version 7) and one shipment key for all of an order's attempts.
     """
     if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION:
         return order_id

@@ -41,7 +41,7 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card may have been charged and the order shipped, perhaps with other content, so an operator must decide."""
+    """The card may have been charged and a parcel shipped, perhaps not as ordered, so an operator must decide."""
 
 
 class OrderNeedsRefund(FailedPrecondition):
@@ -68,7 +68,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read."""
+    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read now."""
     try:
         yield
     except JournalUnavailable as error:

@@ -38,12 +38,12 @@ class Run:
     """One run of an order's saga, in its own task.
 
     Attributes:
-        entry: the order, with all transitions that this run has recorded.
+        entry: the order, updated with each transition that this run records.
         card: the card to charge; None in recovery, which tries each step once.
         release_delay_seconds: how long other workers must wait before claiming the order if this run leaves it open.
         recorded: whether the order is in the journal.
         preceded_by: the existing order that kept this order from being recorded, because it has the same scope or cart.
-        task: runs the saga. Raises an error only if the order is not in the journal.
+        task: the task that runs the saga. It fails only if the order is not in the journal.
     """
 
     entry: Entry
@@ -84,7 +84,7 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Equal requests may start several runs of one order at once. Track the first until one records the order.
+        # Equal requests may start several runs of one new order. Track the first run until one records the order.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -99,7 +99,7 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # keep asyncio from logging the error if the caller is gone
+        mark_retrieved(run.task)  # otherwise, asyncio logs the task's error if its caller is gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
         deadline.set(None)  # the order must continue after the call's deadline

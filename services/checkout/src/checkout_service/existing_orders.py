@@ -59,7 +59,7 @@ class Decision(Enum):
 
 
 _DECISIONS = {
-    # order state: (decision if this request started the order, decision if another request for its cart did)
+    # order state: (decision if this request started the order, decision if another request for the same cart did)
     State.CHARGING: (Decision.WAIT, Decision.WAIT),
     State.VOIDING: (Decision.WAIT, Decision.WAIT),
     State.SETTLING: (Decision.WAIT, Decision.WAIT),
@@ -75,7 +75,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide how to answer a request if its key or cart already has this order, which may be its own."""
+    """Decide how to answer a request whose key or cart already has an order. `is_own`: whether it started the order."""
     of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request
@@ -84,10 +84,10 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
-    """Return whether the order has ended without effect, so that this request may begin the order's next attempt.
+    """Return whether the order ended without a lasting charge, so that this request may begin its next attempt.
 
-    With an idempotency key, a refusal is final unless payment found a field malformed: payment does not record such
-    refusals, and the caller can correct the field.
+    Under an idempotency key, a refusal is final. The exception is a field that payment found malformed: payment does
+    not record such a refusal, and the caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART
@@ -108,13 +108,13 @@ class ExistingOrders:
     ) -> Outcome:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
-        `existing` may be the request's own order; it is None if the order no longer exists. `new` is the order that the
-        request would have placed; None if no prices were read for it. `replayed`: whether another call started it.
-        Raise the refusal that the caller gets, or OrderInProgress or OrderInFlight if the wait takes too long.
+        `existing` may be the request's own order, or None if the order is gone. `new` is the order that the request
+        would have placed, or None if it has no prices yet. `replayed`: whether another call started the existing order.
+        Raise the error to return to the caller, which is OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:
-            # If the cart has changed since the order was started, even an equal request is for a different order.
+            # If the cart has changed since the order was started, even an equal request asks for a different order.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
@@ -177,7 +177,7 @@ class ExistingOrders:
             await self._wait(None, placed.order_id, request)
 
     async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
-        """Wait for the run, or pause before the next read of the journal. Raise OrderInFlight if time is up."""
+        """Wait for the run, or pause before the next read of the journal. Raise OrderInFlight if time is too short."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
         # Leave enough time for the pause and for placing the order afterwards.

@@ -77,5 +77,5 @@ class OrderMetrics:
 
 
 def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:
-    """Return one point per attribute value. An age that is negative because the clock was set back counts as 0."""
+    """Return one data point per attribute value. If an age is negative because the clock was set back, return 0."""
     return [(max(measured.get(value, 0), 0), ((attribute, str(value)),)) for value in values]

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 SEND_NOW_SECONDS = 1.0
 
 # How long the worker that placed an order tries to send the confirmation. The worker must stop before
-# OUTBOX_LEASE_SECONDS have passed, because other workers may then send the confirmation.
+# OUTBOX_LEASE_SECONDS have passed, because from then on, other workers may send the confirmation.
 SEND_EMAIL_SECONDS = 4.0
 
 # An item becomes a dead letter after this many failures, which takes about eight hours.
@@ -39,11 +39,11 @@ MAX_FAILURES = 100
 # Sent items are completed after this long, even if their batch is not full.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
-# Each transaction completes at most this many items: it must be short, because other orders' commits wait for it.
+# A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.
 _BATCH = 20
 _NOT_COMPLETED = "sent items cannot be completed"
 
-# The email service accepted the confirmation, then the mail relay refused it: sending it again has no effect.
+# The email service accepted the confirmation earlier, but the mail relay refused it. Sending it again has no effect.
 _ACCEPTED_BEFORE = "RECIPIENT_REFUSED"
 
 _CLOSE_WITHIN_SECONDS = 5.0
@@ -55,7 +55,7 @@ class Outbox:
 
     After a crash, sent items that are still in the journal are sent again, which has no further effect: see
     `ports.Sender`. An item becomes a dead letter if its peer refuses the item permanently, or after too many failures.
-    Failures while a peer is down do not count. `senders`: the functions that send items, by kind of item.
+    Failures while a peer is down do not count. `senders`: maps each item kind to the function that sends it.
     """
 
     journal: Journal
@@ -83,7 +83,7 @@ class Outbox:
         return removal
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the confirmation, and wait for the cart removal. If either fails, it stays in the outbox."""
+        """Start sending the confirmation, and wait for the removal from the cart. What fails stays in the outbox."""
         # Don't make the caller wait for the confirmation, which is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
         sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
@@ -99,7 +99,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items that are being sent, and complete them. Items that are left are sent again, without effect."""
+        """Wait for items that are being sent and complete them. Others are sent again later, without further effect."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -107,9 +107,9 @@ class Outbox:
                 await log_errors(self.complete(), _NOT_COMPLETED)
 
     async def complete(self, at_least: int = 1) -> None:
-        """Delete sent items from the journal, and mark orders without items DONE, while at least `at_least` are left.
+        """Delete sent items in batches while at least `at_least` are left. Mark orders that have no items left as DONE.
 
-        Raise JournalUnavailable.
+        Raise JournalUnavailable if the journal can't be written.
         """
         while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
@@ -118,7 +118,7 @@ class Outbox:
                 done = await self.journal.complete(batch)
                 await self.failpoints.reach(COMPLETE[1])
             except JournalUnavailable:
-                self._sent.extendleft(batch)  # otherwise the items would be sent again
+                self._sent.extendleft(batch)  # keep the batch, or its items would be sent again
                 raise
             for order_id in done:
                 self.metrics.record_change(order_id, State.DONE)
@@ -135,11 +135,11 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_is_full.clear()
-            # If a transaction hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
+            # Give up on a transaction that hangs, so that it doesn't block later ones. Its items will be sent again.
             await log_errors(self.complete(at_least), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even if the circuit is open. If sending fails, leave it in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. If it fails, leave the item in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -200,10 +200,10 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent. If its peer permanently refuses it, make it a dead letter. Raise other errors."""
+        """Wait until an item is sent. If the peer refuses it permanently, make it a dead letter. Raise other errors."""
         try:
             await sending
-        except Unimplemented:  # not a refusal by the peer: a proxy without a route also returns UNIMPLEMENTED
+        except Unimplemented:  # perhaps not the peer's refusal: a proxy without a route also returns UNIMPLEMENTED
             raise
         except REFUSALS as error:
             if error.reason != _ACCEPTED_BEFORE:
@@ -212,7 +212,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._has_sent.set()
-        if len(self._sent) == _BATCH:  # >= would try to complete again for every new item while the journal is down
+        if len(self._sent) == _BATCH:  # with >=, every new item would cause another try while the journal is down
             self._batch_is_full.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

@@ -138,8 +138,8 @@ class OrderPlacer:
         """Return the cart's order, if any. Raise CartEmpty for an empty cart unless this request's order emptied it."""
         if cart.lines:
             return await self.journal.find(scope)
-        # Return an order only if the cart service says that this order emptied the cart: the cart may also be empty
-        # because it has expired or the cart service has lost its data.
+        # Return an order only if the cart service says that the order emptied the cart. The cart may also be empty
+        # because it has expired, or because the cart service has lost its data.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):

@@ -1,4 +1,4 @@
-"""The records that the journal stores, and the interfaces of checkout's peers."""
+"""The records that the journal stores, and the interfaces to checkout's peers."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ MAX_RETRY_DELAY_SECONDS = 300.0
 
 
 class JournalUnavailable(Unavailable):
-    """The journal cannot be read or written. An order that was not recorded has no effect."""
+    """The journal cannot be read or written. Nothing was charged or shipped for an order that was not recorded."""
 
     def __init__(self, message: str = "the journal does not answer") -> None:
         super().__init__(message, retry_after_seconds=1.0)
@@ -64,10 +64,10 @@ def new_owner() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order as the journal stores it. By default the order is new: not recorded yet, and held by its creator.
+    """An order as the journal stores it. The defaults describe a new order, not recorded yet and held by its creator.
 
     Attributes:
-        scope: a hash of the method, the user and the idempotency key; each scope has one order.
+        scope: a hash of the method, the user and the idempotency key or cart etag; each scope has one order.
         fingerprint: identifies the request that started the order.
         traceparent: the context of the span in which the order was started; empty if that span was not sampled.
         leased: whether a worker currently has a lease on the order.
@@ -75,8 +75,8 @@ class Entry:
         reason: why the order was refused or last failed; empty if neither happened.
         refused_as: while CHARGING, the state in which a refused order ends once its attempt is fenced.
         stuck: whether the order needs operator attention.
-        unreadable: what is stored of an order that can't be decoded; empty otherwise. `order` is then incomplete.
-        recorded_total: the total in columns of its own, which must equal the order's.
+        unreadable: the stored text of an order that can't be decoded, so that `order` is incomplete; otherwise empty.
+        recorded_total: the total stored in separate columns, which must equal the order's total.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
 
@@ -132,7 +132,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures`: how often sending was tried, including the try that is about to start."""
+    """An outbox item that is due. `failures`: the number of tries, counting the one that is about to start."""
 
     kind: str
     failures: int
@@ -172,7 +172,7 @@ class Quotes(Protocol):
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert exactly. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
+        """Convert, unrounded. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
 
 
 class Payment(Protocol):

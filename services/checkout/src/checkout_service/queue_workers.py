@@ -22,7 +22,7 @@ POLL_SECONDS = 1.0
 # How many items a worker works on at a time.
 CONCURRENCY = 16
 
-_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a bug takes longer
+_WORK_WITHIN_SECONDS = 60.0  # calls to peers have deadlines, so only a bug can take longer
 _FAILURES_TO_OPEN = 5
 _FIRST_RETRY_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 1.0
@@ -35,10 +35,10 @@ def retry_delay_seconds(failures: int) -> float:
 
 
 class CircuitBreaker:
-    """Limits work that keeps failing, such as calls to a peer that is down, to one probe at growing intervals.
+    """When work keeps failing, for example because a peer is down, allows only single probes at increasing intervals.
 
-    Five failures in a row open the circuit, one success closes it. A success also closes `of_failed`, the circuit for
-    items that have failed before: the peer works again, so these items are worth a try.
+    Five consecutive failures open the circuit; one success closes it. A success also closes `of_failed`, the circuit
+    for items that have failed before: the peer works again, so these items are worth another try.
     """
 
     def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
@@ -52,7 +52,7 @@ class CircuitBreaker:
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int, in_progress: int) -> int:
-        """Return how many of the wanted items may start, while others are in progress."""
+        """Return how many of the `wanted` items may start now, given how many are `in_progress`."""
         if not self.open:
             return wanted
         return 0 if in_progress or self._now() < self._probe_at else min(wanted, 1)
@@ -83,9 +83,9 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return two circuit breakers for a kind of work: True for items that have failed before, False for new items.
+    """Return two circuit breakers for a kind of work: True for items that have failed before, False for others.
 
-    Separate circuits keep items that always fail from delaying new ones.
+    Items that always fail must not delay new items, so each group has its own circuit.
     """
     failed = CircuitBreaker(f"{name}, failed before")
     return {False: CircuitBreaker(name, failed), True: failed}

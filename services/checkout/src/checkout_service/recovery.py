@@ -67,7 +67,7 @@ class Recovery:
 
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it was finished, or None if another worker has taken over the order."""
-        # While the circuit is open, don't lengthen the order's delay: the circuit breaker already delays the probes.
+        # While the circuit is open, don't lengthen the order's retry delay: the circuit breaker delays the probes.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
         # Start a new trace: the order's own trace ended with its worker.

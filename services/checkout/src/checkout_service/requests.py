@@ -24,7 +24,7 @@ class OrderRequest:
         key: the idempotency key; None if the caller sent none.
         expected_total: the total that the customer was shown; None if the caller sent none.
         fingerprints: the request's fingerprints, one per HMAC key, the current key's first.
-        answer_by: when the caller must have an answer, by the event loop's clock.
+        answer_by: the event-loop time by which the caller must have an answer.
     """
 
     user_id: str
@@ -38,12 +38,12 @@ class OrderRequest:
     answer_by: float = 0.0
 
     def began(self, fingerprint: str) -> bool:
-        """Return whether this request started the order with this fingerprint, whichever HMAC key made it."""
+        """Return whether this request started the order with this fingerprint, under any of the HMAC keys."""
         return fingerprint in self.fingerprints
 
 
 def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
-    """Validate a request, and return it with its e-mail address in a form that relays accept. Quotes need no card.
+    """Validate a request and return it, with the domain of its e-mail address in ASCII. Quotes need no card.
 
     Raise InvalidArgument for the first invalid field. Payment decides whether the card can be charged.
     """
@@ -65,7 +65,7 @@ def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
     Equal requests have equal fingerprints. Without the HMAC key, a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
-    # Leave out the security code: it must never be stored, not even hashed, and customers may correct it.
+    # Leave out the security code: it must never be stored, even hashed, and correcting it doesn't make a new request.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]

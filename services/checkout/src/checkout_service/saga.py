@@ -1,14 +1,15 @@
 """Sagas: the steps of an order, as generators without I/O.
 
 A saga yields commands and receives their results, so tests can stop a saga at any step, repeat and delay its calls, run
-two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe. Peers act only once
-per idempotency key, and keys derive from the request. After a key is fenced, no charge or shipment under the key can
-succeed. The journal rejects updates without the order's current claim. The lease only avoids duplicate work.
+two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe:
+1. Peers act only once per idempotency key, and keys derive from the request.
+2. Once a key is fenced, no charge or shipment under it can succeed.
+3. The journal rejects updates that don't hold the order's current claim. The lease only avoids duplicate work.
 
 An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
-is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker finds
-them again by resolving one attempt after another. Once an order has been refused, no worker charges it again. The order
-ends only after a worker has set a new fence: then no later attempt, even a lost one, was charged.
+is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker
+rediscovers them by resolving attempts in sequence. Once an order has been refused, no worker charges it again. The
+order ends only after a worker has set a new fence, which proves that no later attempt, even a lost one, was charged.
 """
 
 from collections.abc import Generator
@@ -120,7 +121,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
 
     An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
     that was charged. So end the order only once this worker has set a new fence. If payment cannot set fences, only a
-    `certain` refusal ends the order: no other try can have charged the card. Otherwise, leave the order to an operator.
+    `certain` refusal, after which no other try can have charged the card, ends the order. Otherwise, an operator must.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -131,7 +132,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported():  # payment without our ledger
+            case Unsupported():  # payment doesn't offer our ledger
                 return (yield from _end(State.CHARGING, after if certain else State.NEEDS_REVIEW, refusal or IN_DOUBT))
             case InDoubt():
                 break
@@ -170,7 +171,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
     `tracking_id`: the tracking id that the operator gave, if the order was shipped. If the records of payment or
-    shipping contradict the decision, the order needs an operator again. Peers without records are taken to agree.
+    shipping contradict the decision, the order needs an operator again. A peer without records never contradicts.
     """
     charge, _ = yield from _until_certain(Resolve())
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0

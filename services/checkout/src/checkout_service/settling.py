@@ -20,8 +20,8 @@ from checkout_service.ports import Entry
 
 _ANSWER_WITHIN_SECONDS = 5.0
 
-# Operators may dismiss these orders at once: a placed order gives up its notifications, and a decision that payment or
-# shipping does not let a worker carry out is given up.
+# If an operator dismisses an order in one of these states, it ends at once. A SHIPPED order drops its unsent
+# notifications. A SETTLING order drops an earlier decision, which payment or shipping may be blocking.
 _AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
 
 
@@ -39,7 +39,7 @@ def may_decide(state: State, decision: Refusal) -> bool:
 
 
 async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
-    """Record an operator's decision, then carry it out. Return the order, which is SETTLING if this takes longer.
+    """Record an operator's decision, then carry it out. Return the order, still SETTLING if that takes too long.
 
     Raise SettlementRefused if the order's state or the records of payment or shipping forbid the decision.
     """
@@ -67,7 +67,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
 def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
     """Return the decision for an outcome, `refunded`, `shipped` or `dismissed`, and the tracking id, if any.
 
-    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is invalid.
+    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is malformed.
     """
     message, is_shipped = signed_reason(by, text, outcome), outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):

@@ -1,4 +1,4 @@
-"""Opens the journal that DATABASE_URL names."""
+"""Opens the journal in the database at DATABASE_URL."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 async def open_journal(
     url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
 ) -> AsyncIterator[Journal]:
-    """Migrate the database and open its journal. chassis.sql.url describes the URLs."""
+    """Migrate the database and open its journal. See chassis.sql.url for the URL formats."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
         yield Journal(opened, worker, lease_seconds)

@@ -28,7 +28,7 @@ _STEPS = {
 
 SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
-# The columns that an entry takes over as they are.
+# The columns that are copied into an entry unchanged.
 _COLUMNS = (
     *("scope", "fingerprint", "attempt", "epoch", "owner", "failures", "transaction_id", "tracking_id", "traceparent"),
     *("created_at", "updated_at"),
@@ -47,7 +47,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,
         "email": order.email,
-        "cart_etag": order.cart_generation,  # the column is older than generations
+        "cart_etag": order.cart_generation,  # the column got its name before carts had generations
         "currency_code": total.currency_code,
         "total_units": total.units,
         "total_nanos": total.nanos,
@@ -71,7 +71,7 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
 
 
 def entry_from_row(row: Row) -> Entry:
-    """Decode a row to an entry. If that is impossible, return an `unreadable` entry."""
+    """Decode a row. If it can't be decoded, return an entry whose `unreadable` holds the stored text."""
     refusal: Refusal | None = None
     refused_as: State | None = None
     unreadable = ""
@@ -100,7 +100,7 @@ def entry_from_row(row: Row) -> Entry:
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
     """Decode rows to entries. Skip rows that can't be decoded, so that they don't block the other rows.
 
-    An operator's decision can be carried out even if the order's content can't be decoded.
+    Keep orders that an operator has decided on: the decision can be carried out without the order's content.
     """
     entries = map(entry_from_row, rows)
     return [entry for entry in entries if not entry.unreadable or (entry.state is State.SETTLING and entry.refusal)]

@@ -1,4 +1,4 @@
-"""Encodes the parts of an order that have no columns of their own, as versioned JSON for the column `snapshot`.
+"""Encodes those parts of an order that have no columns of their own, as versioned JSON in the column `snapshot`.
 
 Older releases stored a shop.PlaceOrderResponse in this column, and a copy in `answer`, a column that is now unused.
 """
@@ -17,14 +17,14 @@ from shop.checkout_pb2 import PlaceOrderResponse
 VERSION = 2
 """Version 1 has the same fields, but the releases that wrote it used one shipment key for all attempts of an order."""
 
-# A PlaceOrderResponse begins with the tag of its only field, `order`; JSON begins with a brace.
+# Every stored PlaceOrderResponse begins with this byte, the tag of its only field. JSON snapshots begin with a brace.
 _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 
 
 def dump(order: Order) -> bytes:
     fields = {
         "version": VERSION,
-        "address": order.address,  # orjson encodes a dataclass field by field
+        "address": order.address,  # orjson encodes a dataclass as an object
         "lines": [
             {"product_id": line.product_id, "quantity": line.quantity, "cost": _dump_money(line.cost)}
             for line in order.lines
@@ -51,7 +51,7 @@ def load(row: Row) -> Order:
 
 
 def load_columns(row: Row) -> Order:
-    """Return an order that has only what the columns of a row say, if its snapshot can't be decoded."""
+    """Return an incomplete order, read only from the row's other columns, if its snapshot can't be decoded."""
     nowhere, total = Address("", "", "", "", 0), recorded_total(row)
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], nowhere, (), total)
 

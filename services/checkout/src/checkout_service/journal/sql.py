@@ -43,11 +43,11 @@ MAX_COUNTED = 1000
 """Orders dated in the future are counted only up to this limit."""
 
 PROTOCOL = 1
-"""The version of the journal's contents: a release that changes what a column means must take the next number. It also
-knows the number before its own, and writes as before until no replica of the previous release is left."""
+"""The version of the journal's contents. A release that changes what a column means must increase this number. It must
+still support the previous version, and use it until no replica of the previous release is left."""
 
 ANNOUNCE_SECONDS = 60.0
-_REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that is silent for this long no longer counts
+_REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that has not announced itself for this long counts as gone
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -58,10 +58,11 @@ class Journal:
     """Stores orders durably: when a method returns, its writes are on disk. All methods may raise JournalUnavailable.
 
     Args:
-        database: the database with the tables that `migrations` creates.
+        database: a database that `migrations` has brought up to date.
         worker: this replica's name in leases and histories.
         protocol: the highest protocol number that this replica knows.
-        lease_seconds: how long the worker that serves the caller leases an order. Recovery's leases are twice as long.
+        lease_seconds: how long an order is leased to the worker that serves the caller. Recovery leases it for twice
+            as long.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Journal:
         return rows.first_entry(await self._read(statements.READ, order_id=order_id))
 
     async def insert(self, new: Entry) -> Entry | None:
-        """Record a new order as CHARGING, with a lease, or return the order that has its scope or holds its cart."""
+        """Record a new order as CHARGING and lease it, or return the order that already has its scope or cart."""
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write(
@@ -107,13 +108,13 @@ class Journal:
                 return None
             holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
-                # The insert is repeated after a lost connection, so the holder may be the new order itself.
+                # The insert may have been repeated after a lost connection, so the holder may be the new order itself.
                 return None if holder.claim == claim else holder
             await self.check()
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease a CHARGING order whose lease has expired. Return None if the order has changed since `seen`."""
+        """Lease a CHARGING order whose lease has expired. Return None if it has changed since `seen` was read."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
             self._statement(statements.TAKE_OVER, **rows.claim_to_row(seen.claim), new_owner=claim.owner),
@@ -137,21 +138,21 @@ class Journal:
         return rows.first_entry(reopened)
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
-        """Lease up to `limit` orders in an open state whose lease has expired.
+        """Lease up to `limit` orders in this open state whose leases have expired.
 
-        Each claimed order counts as failed until its state changes. `failed`: True claims only orders that have failed
-        before, False only orders that have not.
+        Each claimed order counts as failed until its state changes. `failed`: True selects only orders that have
+        failed before, False only orders that have not.
         """
         return rows.readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox.
+        """Apply the transition if the order's claim and state are unchanged. SHIPPED also adds its outbox items.
 
         An operator's transition ends the current worker's claim.
         """
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # a new epoch also lets the history record the same decision twice
+        if transition.step:  # an operator decided; a new epoch lets the history record the same decision twice
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
         values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
@@ -215,7 +216,7 @@ class Journal:
         )
 
     async def requeue(self, order_id: str, *, confirm_again: bool = False) -> list[str]:
-        """Make an order's dead letters due now, as if they had never failed. Return the kinds of what is due again.
+        """Make an order's dead letters due now, as if they had never failed. Return the kinds of the requeued items.
 
         `confirm_again`: whether to send a placed order's confirmation again, even if it was sent before.
         """
@@ -233,7 +234,7 @@ class Journal:
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
-        # While emails can't be sent, this query reads every SHIPPED order.
+        # While emails can't be sent, this query must read every SHIPPED order, so run it as a slow report.
         found = await self._report(statements.COMPLETE, limit=_COMPLETED_AT_ONCE)
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
@@ -254,11 +255,11 @@ class Journal:
         )
 
     async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
-        """Return a user's orders whose carts can't be ordered again yet, newest first."""
+        """Return the user's orders that still hold their carts, newest first."""
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these states (default: all), newest first. `stuck`: only stuck orders, oldest first."""
+        """Return orders in these states (default: all), newest first. `stuck`: only stuck ones, oldest first."""
         if stuck:
             return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:
@@ -276,44 +277,44 @@ class Journal:
         return await self._list(statements.READ_MANY, [{"order_id": order_id} for order_id in order_ids])
 
     async def settlements(self, order_ids: Iterable[str]) -> dict[str, str]:
-        """Return the latest decisions of operators on orders, such as settled_refunded, by order id."""
+        """Return operators' latest decisions, such as settled_refunded, by order id."""
         items = [{"order_id": order_id} for order_id in order_ids]
         found = await self._report(statements.SETTLEMENTS, items) if items else ()
         return {row["order_id"]: row["step"] for row in found}
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
-        """Return, for each order id, the kinds of its outbox items, and whether each is a dead letter."""
+        """Return each order's outbox items, as a mapping from the item's kind to whether it is a dead letter."""
         found: dict[str, dict[str, bool]] = {order_id: {} for order_id in order_ids}
         for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
             found[row["order_id"]][row["kind"]] = bool(row["dead"])
         return found
 
     async def history(self, order_id: str) -> Sequence[Row]:
-        """Return the columns of an order's steps, oldest first. `at` is in seconds since 1970."""
+        """Return the rows of an order's history, oldest first. `at` is in seconds since 1970."""
         return await self._report(statements.HISTORY, order_id=order_id)
 
     async def announce(self) -> None:
-        """Record that this replica is alive. If no replica of the previous release is, raise the protocol number."""
+        """Record that this replica is alive. Raise the protocol number once no older release is running."""
         texts = (statements.ANNOUNCE, statements.FORGET_REPLICAS, statements.RAISE_PROTOCOL)
         await self._database.write(*(self._statement(text) for text in texts))
 
     async def mismatches(self) -> Sequence[Row]:
-        """Return the columns of all mismatches that reconciliation has recorded, oldest first."""
+        """Return the rows of all mismatches that reconciliation has recorded, oldest first."""
         return await self._report(statements.LIST_MISMATCHES)
 
     async def record_mismatches(self, found: Sequence[object], agreed: Sequence[object]) -> None:
-        """Record mismatches that are new, and delete those whose records agree."""
+        """Record the mismatches in `found` that are new, and delete those in `agreed`, whose records agree now."""
         await self._database.write(
             self._statement(statements.RECORD_MISMATCHES, found), self._statement(statements.DELETE_MISMATCHES, agreed)
         )
 
     async def accept_mismatch(self, order_id: str, kind: str, accepted: str) -> bool:
-        """Record who accepts a mismatch, and why. Return whether the mismatch is recorded."""
+        """Record who accepts a mismatch and why. Return False if reconciliation has recorded no such mismatch."""
         values = {"order_id": order_id, "kind": kind, "accepted": accepted}
         return bool((await self._database.write(self._statement(statements.ACCEPT_MISMATCH, **values)))[0])
 
     async def check(self) -> None:
-        """Raise JournalUnavailable if the journal can't be read or has a protocol that this release does not know."""
+        """Raise JournalUnavailable if the journal can't be read or has an unknown protocol number."""
         (row,) = await self._read(statements.PROTOCOL)
         number = row["number"]
         if number not in (self._protocol - 1, self._protocol):
@@ -326,7 +327,7 @@ class Journal:
         if (name, failed) not in await self._due_queues():
             return []
         queue = statements.QUEUES[name, failed]
-        with suppress(JournalUnavailable):  # even if the correction fails, other rows can be claimed
+        with suppress(JournalUnavailable):  # even if rows with wrong times can't be corrected, others can be claimed
             await self._database.write(self._statement(queue.correct))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -338,9 +339,9 @@ class Journal:
         return await self._heads[name, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the queues with due work, as pairs: an order state or item kind, and whether the work failed before.
+        """Return the queues with due work, as pairs (order state or item kind, whether the work has failed before).
 
-        Concurrent calls share one read, which starts after the last of these calls.
+        Concurrent calls share one read, which starts after the last of them, so no call gets an outdated result.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
@@ -351,9 +352,9 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run the statements, and mark orders without outbox items DONE. Return their ids.
+        """Lock the items' orders, run `before`, and mark orders without outbox items DONE. Return their ids.
 
-        Skip items that the database rejects: sending one again when it is due has no further effect.
+        Skip items that the database rejects. They are sent again when due, which has no further effect.
         """
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
         try:

@@ -33,7 +33,7 @@ _SAME_CART = f"{_generation('cart_etag')} = {_generation('CAST(:cart_etag AS TEX
 # False once a newer release has raised the protocol number beyond what this release knows.
 _KNOWN = "(SELECT number FROM protocol) <= :protocol"
 
-# The clock may have been set back, so ignore times further in the future than any that workers set.
+# Workers never set times later than this. Later times were set before the clock was set back, so ignore them.
 _LATEST = f"{NOW} + :max_ahead_seconds"
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {_LATEST})"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
@@ -56,7 +56,7 @@ _ITEM = "order_id, kind"
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''", conflict: str = "DO NOTHING") -> str:
-    """Return a statement that adds a step to the history of orders. `conflict`: if one has the step already."""
+    """Return a statement that adds a step to orders' histories. `conflict`: what to do if the step already exists."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
@@ -121,11 +121,11 @@ REOPEN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """SQL of a queue: the orders in a state, or the outbox items of a kind, that have failed before or have not.
+    """The SQL for one queue: new or previously failed work on orders in one state or outbox items of one kind.
 
     Attributes:
-        is_due: the condition that the queue has rows to claim or to correct.
-        correct: makes rows due whose time is further in the future than any that workers set.
+        is_due: a condition that is true if the queue has rows to claim or correct.
+        correct: makes rows due now if their due time is later than any that workers set.
         claim: claims up to :limit due rows, and returns them.
     """
 
@@ -135,7 +135,7 @@ class Queue:
 
 
 def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: str = "") -> Queue:
-    """Return the SQL of the queue of these `rows` of a table. `time`: the column that says when a row is due."""
+    """Return the SQL for a queue: the rows of `table` for which `rows` is true. `time`: the column with due times."""
     return Queue(
         f"""
             (SELECT min({time}) FROM {table} WHERE {rows}) <= {NOW}
@@ -159,7 +159,7 @@ def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: s
 
 _NEW_OWNER = "epoch = epoch + 1, owner = :new_owner, worker = :worker,"
 _TRIES = ((False, "failures = 0"), (True, "failures > 0"))
-# The queues by name, a state or a kind, and by whether the rows have failed before.
+# Maps (order state or item kind, whether the rows have failed before) to queues.
 QUEUES: dict[tuple[str, bool], Queue] = {
     (state, failed): _queue(
         "orders", "order_id", "lease_until", f"{_OPEN} AND state = '{state}' AND {tries}", _ENTRY, owner=_NEW_OWNER
@@ -180,7 +180,7 @@ DUE_QUEUES = " UNION ALL ".join(
     for (name, failed), queue in QUEUES.items()
 )
 
-# Just claimed orders have the longest leases, so the index on lease times finds them quickly.
+# Orders that were just claimed have the longest leases, so the index on lease times finds them quickly.
 _LATE = f"lease_until > {NOW} + :recovery_lease_seconds / 2"
 _JUST_CLAIMED = f"{_OPEN} AND state = :state AND failures > 0 AND {_LATE} AND owner = :new_owner"
 CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="worker")
@@ -239,7 +239,7 @@ REQUEUE_OR_CONFIRM = f"""
 """
 
 # Two replicas may complete an order's two items at the same time. Without the lock, each replica would still see the
-# item that the other one deletes, and the order would remain SHIPPED.
+# item that the other replica deletes, and the order would remain SHIPPED.
 LOCK_ORDERS = f"SELECT order_id FROM orders WHERE {_LISTED} ORDER BY order_id FOR UPDATE"
 
 DELETE_SENT = f"""
@@ -300,7 +300,7 @@ COUNT_ACTIVE = f"""
 
 COUNT_OUTBOX = "SELECT kind, count(*) AS items, count(dead_at) AS dead FROM outbox GROUP BY kind"
 
-# A SHIPPED order's `updated_at` is when its outbox was filled.
+# A SHIPPED order's `updated_at` is when its outbox items were added.
 OLDEST_NOTIFICATION = f"""
     SELECT {NOW} - updated_at AS age FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND EXISTS (
@@ -320,7 +320,7 @@ LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
 LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 
-# Scans the index of all orders by creation time: most orders are DONE, so a short scan finds enough.
+# Scans the index of all orders by creation time. Most orders are DONE, so a short scan finds enough of them.
 LIST_DONE = _newest("state = 'DONE'")
 
 # Uses the index on carts: an index on users would cost one more write per order.

@@ -30,7 +30,7 @@ _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, its caller's context, and the future that the caller awaits, or cancels."""
+    """A queued item, with its caller's context and the future that the caller awaits or cancels."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -50,7 +50,7 @@ class Batches(Generic[ItemT]):
         together: sends items in one call and returns an error or None for each. If the call raises an error that a
             single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
-        telemetry: if several sampled traces share a call, records the call in one trace, with links to the others.
+        telemetry: records a call that several sampled traces share in one of these traces, with links to the others.
         delay_seconds: how long an item waits for other items to join its call.
         eager: whether to send an item without delay while no call is in progress.
     """
@@ -88,7 +88,7 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # Send the items that arrived during an eager call now, without waiting for the rest of their delay.
+        # Items that arrived during an eager call are sent now, without waiting for the rest of their delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()
@@ -110,7 +110,7 @@ class Batches(Generic[ItemT]):
             except Exception as raised:  # noqa: BLE001 - every caller gets the error
                 errors = [raised] * len(batch)
         for waiting, error in zip(batch, errors, strict=True):
-            if waiting.sent.done():  # its caller was cancelled
+            if waiting.sent.done():  # the item's caller was cancelled
                 continue
             if error is None:
                 waiting.sent.set_result(None)
@@ -122,7 +122,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self.together(items)
-            except Unimplemented:  # a proxy or an older replica may have returned this, so try again later
+            except Unimplemented:  # a proxy or an older replica may have answered, so try batches again later
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)

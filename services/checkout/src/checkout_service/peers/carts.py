@@ -20,11 +20,11 @@ DELAY_SECONDS = 0.02
 
 
 class CartClient:
-    """Removes the ordered items from many carts in one internal call.
+    """Removes ordered items from many carts in one internal call.
 
-    If the cart service lacks the internal service, EmptyCart is called instead, which skips carts that have changed
-    since the order. Carts without etags are emptied even if they have changed. Only a cart service with the internal
-    service issues generations, so if the cart still has the ordered one, the removal fails and is retried later.
+    If the cart service doesn't offer the internal API, EmptyCart is called instead, which skips carts whose etag has
+    changed since the order. Carts without etags are always emptied. If the cart still has the ordered generation, the
+    cart service must have the internal API after all, so the removal fails and is retried later.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -54,9 +54,9 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # EmptyCart matches only etags, so given a generation it would leave the items in the cart.
+            # EmptyCart compares only etags, so if it were given a generation, it would leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
-        # Without the etag, EmptyCart would also remove an item added during checkout.
+        # Without the etag, EmptyCart would also remove items that were added during checkout.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
         await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
 

@@ -13,15 +13,15 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal import confirmations_pb2
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
-# How long a confirmation waits for its batch to fill up. Longer waits would create larger batches, which delay orders.
+# How long a confirmation waits for others to join its batch. Larger batches would delay orders.
 DELAY_SECONDS = 0.05
 
 
 class EmailClient:
     """Sends many orders' confirmations in one internal call.
 
-    If the email service lacks the internal service, each confirmation is sent in its own public call. Confirmation ids
-    derive from order ids, so repeating a call sends no second mail.
+    If the email service doesn't offer the internal API, each confirmation is sent in its own public call. Confirmation
+    ids derive from order ids, so repeating a call doesn't send a second email.
     """
 
     def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:

@@ -35,7 +35,7 @@ class DependencyUnavailable(Unavailable):
 
 @contextmanager
 def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
-    """Turn the errors of a read, except PeerBroken and the given refusals, into DependencyUnavailable."""
+    """Turn errors from reading from a peer, except PeerBroken and `refusals`, into DependencyUnavailable."""
     try:
         yield
     except DomainError as error:
@@ -54,7 +54,7 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED does not prove that the peer refuses: a proxy without a route also returns it.
+    # UNIMPLEMENTED may not be the peer's refusal: a proxy without a route also returns it.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)

@@ -14,10 +14,10 @@ ReplyT = TypeVar("ReplyT")
 
 log = structlog.get_logger()
 
-# A peer that has returned nothing but UNIMPLEMENTED for this long is assumed to lack the service.
+# If a peer has returned nothing but UNIMPLEMENTED for this long, assume that it doesn't offer the internal service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The error reason if a peer's internal address is not set. The peer's internal services then count as absent at once.
+# The error reason if no internal address is set for a peer. Its internal services then count as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class InternalService:
-    """An internal service that a peer may lack.
+    """An internal service that a peer may not offer.
 
     UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica also
     returns it. So calls are retried at growing intervals, and only a service that has never answered counts as absent.
@@ -39,7 +39,7 @@ class InternalService:
         self.found = False
 
     async def call(self, method: Callable[[RequestT], Awaitable[ReplyT]], request: RequestT) -> ReplyT:
-        """Call a method. Raise Unimplemented if the peer lacks the service, Unavailable while that is uncertain."""
+        """Call a method. Raise Unimplemented if the peer doesn't offer the service, Unavailable if this is unclear."""
         if self._now() < self._retry_at:
             raise self._error()
         try:

@@ -1,4 +1,4 @@
-"""Reads from cart, catalog, currency and shipping. Reads have no effect, so every call may be retried."""
+"""Read-only calls to cart, catalog, currency and shipping. They have no side effects, so all of them may be retried."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,14 +35,14 @@ DEPENDS_ON = ("quote-depends-on", "country,pieces")
 class ShopQuotes(Quotes):
     """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
-    A quote with DEPENDS_ON is reused only while shipping is healthy. While shipping is down, every quote needs a call,
-    which fails and so prevents charging an order that cannot be shipped.
+    Quotes with DEPENDS_ON are cached too, but reused only while shipping is healthy. While shipping is down, every
+    quote needs a call. That call fails, so no card is charged for an order that cannot be shipped.
 
     Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
 
     Args:
         can_ship: returns whether a shipping replica is connected and healthy.
-        with_generations: whether to use cart generations, which only work with the cart service's internal service.
+        with_generations: whether to use cart generations, which require the cart service's internal API.
     """
 
     def __init__(

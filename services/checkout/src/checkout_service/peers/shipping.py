@@ -20,7 +20,7 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 SHIP_SECONDS = 3.0
 
-# A key is reused if the journal has lost an earlier order that had the same key.
+# IDEMPOTENCY_KEY_REUSED means that the journal has lost an earlier order with the same key.
 _OUTCOMES: dict[str, ShipOutcome] = {
     "SHIPMENT_FENCED": Fenced(existing=True),
     "SHIPMENT_FORGOTTEN": Forgotten(),

@@ -34,7 +34,7 @@ _CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
-    """Settings of reconciliation, read from the environment. Each address is the host:port of an internal service."""
+    """Reconciliation settings, read from the environment. Each address is the `host:port` of an internal service."""
 
     checkout_internal_addr: str
     payment_internal_addr: str
@@ -44,7 +44,7 @@ class ReconciliationSettings(Settings):
     window_hours: PositiveFloat = 24
     # How long an order's steps may take before a missing step is a mismatch.
     grace_minutes: NonNegativeFloat = 10
-    # How long to wait for peers: a new pod's network policies take a while to take effect.
+    # How long to wait for peers to become reachable: a new pod's network policies take effect only after a while.
     wait_seconds: NonNegativeFloat = 120
 
 

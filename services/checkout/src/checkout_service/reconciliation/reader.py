@@ -1,7 +1,7 @@
 """Reads order records from checkout, payment, shipping and email, through their internal services, and compares them.
 
-An order is compared with all its charges, shipments and confirmations, which are looked up by its id, whatever their
-date. At most a page of orders is in memory at a time.
+An order is compared with all its charges, shipments and confirmations, whatever their dates, because these are looked
+up by order id. At most one page of orders is in memory at a time.
 """
 
 import math
@@ -41,8 +41,8 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
-# An order's charge and shipment are usually recorded while fewer orders than this are placed. Looking up others again
-# takes time, but changes nothing.
+# Remember this many order ids, so that a charge or shipment, which usually follows its order soon, needs no look-up.
+# Looking up an order twice takes time, but changes nothing.
 _RECENT = 20_000
 
 Record: TypeAlias = RecordedOrder | Effect
@@ -50,19 +50,19 @@ Record: TypeAlias = RecordedOrder | Effect
 
 @dataclass(slots=True)
 class Comparison:
-    """The figures of all compared orders, and the mismatches found, oldest first.
+    """The totals of a comparison, and the mismatches that it found, oldest first.
 
-    Each of the `orders` in the journal is in one of the four groups that follow. If all records agree, each complete
-    order has one charge and one shipment.
+    Each of the `orders` in the journal is either in progress, closed, declined or complete. If all records agree, each
+    complete order has one charge and one shipment.
 
     Attributes:
-        in_progress: how many orders may be changing, and were not compared.
-        closed: how many an operator settled, or must settle.
-        declined: how many ended without a charge.
-        complete: how many were placed.
-        confirmations: without those that will never be sent.
-        mismatches: without those that an operator has accepted.
-        agreed: mismatches of earlier comparisons whose records agree now.
+        in_progress: the number of orders that were not compared, because they may be changing.
+        closed: the number of orders that an operator has settled or must settle.
+        declined: the number of orders that ended without a charge.
+        complete: the number of placed orders.
+        confirmations: the number of confirmations, except those that will never be sent.
+        mismatches: the mismatches that no operator has accepted.
+        agreed: the mismatches from earlier comparisons whose records agree now.
     """
 
     orders: int = 0
@@ -96,10 +96,10 @@ class Comparison:
 
 
 Orders: TypeAlias = dict[str, RecordedOrder | None]
-"""Maps order ids to orders, or to None if the journal does not have them."""
+"""Maps order ids to orders, or to None if the journal has no such order."""
 
 OpenMismatches: TypeAlias = dict[str, dict[str, orders_pb2.OpenMismatch]]
-"""Maps order ids and kinds to recorded mismatches."""
+"""Maps order ids, then mismatch kinds, to the mismatches recorded earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Reader:
     async def compare(self, since: float, due_before: float) -> Comparison:
         """Compare all orders that were created, charged or shipped since `since`, are stuck, or disagreed before.
 
-        Records newer than `due_before` need no counterpart yet, unless they are dated in the future.
+        Records newer than `due_before` may still lack a counterpart, unless they are dated in the future.
         """
         found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS
         earlier = await self.open_mismatches()
@@ -129,7 +129,7 @@ class Reader:
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
-            # If an order has changed meanwhile, its records were not read at one point in time.
+            # Drop mismatches of orders that have changed meanwhile: their records were not read at one point in time.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
         found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
@@ -144,7 +144,7 @@ class Reader:
         return by_order
 
     async def record(self, found: Comparison) -> None:
-        """Record the mismatches, so that later comparisons judge their orders again, whatever their age."""
+        """Record the mismatches, so that later comparisons include their orders again, however old these are."""
         current = [
             orders_pb2.OpenMismatch(order_id=one.order_id, kind=one.kind, since=time_to_wire(max(one.since, 0.0)))
             for one in found.mismatches
@@ -152,14 +152,14 @@ class Reader:
         await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 
     async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
-        """Return up to 1,000 orders by id, and since when no order was deleted."""
+        """Return up to 1,000 orders by id, and the time since which no order has been deleted."""
         found: Orders = dict.fromkeys(order_ids)
         reply = _whole(await self.journal.ScanOrders(orders_pb2.ScanOrdersRequest(order_ids=[*found] or [""])))
         found |= {order.order_id: _order_from_wire(order) for order in reply.orders}
         return found, _complete_since(reply.complete_since)
 
     async def read(self, orders: Orders) -> tuple[list[OrderRecords], CompleteSince]:
-        """Return all records of up to 1,000 orders, and the times since which all records are stored."""
+        """Return all records of up to 1,000 orders, and the times since which each kind of record is complete."""
         ids = [*orders]
         charges = await self.ledger.ListCharges(payment_ledger_pb2.ListChargesRequest(order_ids=ids))
         shipments = await self.manifest.ListShipments(shipment_manifest_pb2.ListShipmentsRequest(order_ids=ids))
@@ -178,10 +178,10 @@ class Reader:
         }
 
     async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
-        """Yield each order to compare once, in batches of up to 1,000. Stuck orders and `earlier` ones come last."""
+        """Yield the orders to compare, each once, in batches of up to 1,000. Stuck and `earlier` orders come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
-            """Look orders up, except those that the scan yields, and those that were looked up before."""
+            """Look up orders that the scan doesn't yield and that were not looked up before."""
             new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
             found = (await self.find(new))[0] if new else {}
             found = {id_: order for id_, order in found.items() if order is None or order.recorded_at < since}
@@ -228,7 +228,7 @@ class Reader:
 def _agreed(
     opened: Mapping[str, orders_pb2.OpenMismatch], records: OrderRecords, kinds: Collection[str]
 ) -> Iterable[orders_pb2.OpenMismatch]:
-    """Return the earlier mismatches that no longer exist, unless the order or their kind cannot be judged now."""
+    """Return the recorded mismatches that no longer exist. Skip those that can't be judged now."""
     is_gone = records.order is None and not records.charges and not records.shipments
     is_judged = records.order is not None and not records.order.in_progress
     return [one for kind, one in opened.items() if is_gone or (is_judged and kind not in kinds)]
@@ -261,11 +261,11 @@ async def _pages(
     convert: Callable[[Any], Record],
     since: float,
 ) -> AsyncIterator[list[Record]]:
-    """Yield the pages of a list, which ends with an empty page, or a record whose time is invalid.
+    """Yield the pages of a list, up to one that is empty or that doesn't advance, because a record's time is invalid.
 
     `records`: the name of the field with a page's records, which `convert` converts.
 
-    In a shop that serves, records are added all the time, so stop at the first page that is shorter than another.
+    In a live shop, records are added all the time, so stop after the first page that is shorter than the one before.
     """
     token, longest, page = "", 0, await call(request(since=time_to_wire(max(since, 0.0))))
     while page.next_page_token not in {"", token}:

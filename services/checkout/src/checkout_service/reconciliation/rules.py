@@ -1,4 +1,4 @@
-"""Compares an order's records in the journal, payment, shipping and email, by the tables EXPECTED and KINDS."""
+"""Compares an order's records in checkout, payment, shipping and email, according to the tables EXPECTED and KINDS."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -34,13 +34,13 @@ class Kind(StrEnum):
 
 
 class Expected(Enum):
-    """Whether a store has a record of an order."""
+    """How many records of an order a store should have."""
 
     ONE = auto()
     NONE = auto()
     ANY = auto()
     PAIRED = auto()
-    """A charge and a shipment need each other; a confirmation needs a shipment."""
+    """One if its partner exists: charge and shipment require each other, and a shipment requires a confirmation."""
 
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
@@ -64,7 +64,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The kinds to report for a store's records. `alone`: if the record and the one paired with it are missing."""
+    """The mismatch kinds to report for a store. `alone`: the kind if both a record and its partner are missing."""
 
     missing: Kind
     alone: Kind | None
@@ -88,7 +88,7 @@ KINDS = (
 MAIL_KINDS = frozenset({Kind.NOT_MAILED, Kind.REFUSED_BUT_MAILED, Kind.MAIL_DIFFERS})
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""Maps the parts of a record, such as `address`, to digests. Every part that two stores have is compared."""
+"""Maps the parts of a record, such as `address`, to digests. Parts that both compared records have must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class RecordedOrder:
     """An order in checkout's journal. All times in this module are seconds since 1970.
 
     Attributes:
-        settlement: the latest decision of an operator in the order's history, such as settled_shipped; "" if none.
-        in_progress: whether a worker may be about to change the order's records, which therefore can't be compared.
+        settlement: an operator's latest decision in the order's history, such as settled_shipped; "" if none.
+        in_progress: whether a worker may be about to change the order's records, so that they can't be compared.
         recorded_at: when the order was created.
         is_readable: False if only some of the order's fields could be decoded.
     """
@@ -122,7 +122,7 @@ class Effect:
         key: the idempotency key; for confirmations the order id.
         label: what identifies the record for operators, such as a tracking id.
         amount: what was charged; None for shipments and confirmations.
-        failed: whether it is a mail that will never be sent. A mail that waits for the relay is not a mismatch.
+        failed: whether this is a confirmation that will never be sent. One that waits for the relay is no mismatch.
     """
 
     key: str
@@ -166,7 +166,7 @@ class Mismatch:
 
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
-"""Maps kinds to the time since which no records that they miss were deleted because of their age.
+"""Maps each kind to the time since which none of the records that it reports as missing were deleted for their age.
 
 The time is infinite if such records could not be read. Charges are never deleted.
 """
@@ -182,14 +182,14 @@ def find_mismatches(
 ) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
-    Records newer than `due_before` need no counterpart yet, unless they are dated later than `now`. The
-    counterparts of records older than `complete_since` may have been deleted because of their age, unless their
-    absence is one of the kinds that are already `known`.
+    Records newer than `due_before` may still lack a counterpart, unless they are dated later than `now`. Records older
+    than `complete_since` may lack one that was deleted for its age, so don't report them, unless the kind of mismatch
+    is already `known`.
     """
     order = records.order
     if order is not None and order.in_progress:
         return
-    # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
+    # If the journal lost an order that was then placed again, its charge may be older, so count from the new order.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
@@ -216,7 +216,7 @@ def _of_order(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _counts(records: OrderRecords) -> Iterator[_Found]:
-    """Find records that are missing, unexpected or one too many, by the order's row in EXPECTED."""
+    """Find missing, unexpected and duplicate records, according to the order's row in EXPECTED."""
     order, charges, shipments = records.order, records.charges, records.shipments
     stores, partners = (charges, shipments, records.confirmations), (shipments, charges, shipments)
     changed_at = order.changed_at if order else 0.0
@@ -234,7 +234,7 @@ def _counts(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
-    """Find differences between the order's content and that of its charges, shipments and confirmations."""
+    """Find charges, shipments and confirmations whose content differs from the order's."""
     order, charges, shipments = records.order, records.charges, records.shipments
     changed_at = order.changed_at if order else 0.0
     for kinds, effects in zip(KINDS, (charges, shipments, records.confirmations), strict=True):
@@ -248,7 +248,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield how an effect differs. None: its store's kind. Only one effect can have the order's ids."""
+    """Yield (kind, detail) of each difference; kind None means `_Kinds.differs`. Compare ids only if `is_only`."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
