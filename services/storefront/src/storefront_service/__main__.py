@@ -47,7 +47,7 @@ from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # timeout for calls that pages can do without: recommendations, ads and traces
-_ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
+_ORDER_SECONDS = 4.0  # if checkout takes longer, the order continues in the background, and its page shows its progress
 
 
 class Settings(HttpServiceSettings):

@@ -39,7 +39,7 @@ class OrderLimits:
     """Allows a number of events per hour for each key, in a burst or spread out (generic cell rate algorithm).
 
     A key is a limit's name with the session, network or mailbox that the limit applies to. Each key is stored with the
-    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted is dropped.
+    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted key is dropped.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Session:
 
     @property
     def first_id(self) -> str:
-        """The id that the session began with, which limits and telemetry use."""
+        """The id that the session began with. Limits and telemetry identify the session by this id."""
         return self.ids[-1]
 
     def begin(self) -> None:

@@ -32,7 +32,7 @@ class TracesClient:
         return self._client is not None
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
-        """Return the trace of the request that placed an order, or None if the store has none, is slow or fails."""
+        """Return the trace of the request that placed an order, or None if Jaeger has none, is slow or fails."""
         if self._client is None:
             return None
         try:

@@ -78,7 +78,7 @@ class CheckoutPages(Pages):
         """Show the form, with the total if the visitor has already entered an address."""
         fields = dict(parse_qsl(read_cookie(request, DELIVERY_COOKIE)))
         if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):
-            fields = {}  # the cookie belongs to another session
+            fields = {}  # ignore a cookie that belongs to another session
         try:
             receipt = await self._quote(request, fields) if fields else None
         except order_form.InvalidForm:

@@ -57,7 +57,7 @@ def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASG
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = forbidden if is_form and is_foreign(origin, site, host or "") else app
-        # Record the session in this request's spans and in those of all calls it causes.
+        # Record the session in this request's spans, and in the spans of all calls that the request makes.
         add_baggage(semconv.SESSION_ID, session_label(session.first_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
 
