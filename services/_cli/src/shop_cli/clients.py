@@ -28,7 +28,7 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-if TYPE_CHECKING:  # importing this module takes 100 ms, because it imports cryptography
+if TYPE_CHECKING:  # importing shop_cli.local.processes takes 100 ms, because it imports cryptography
     from shop_cli.local.processes import Process, Shop
 
 # Long enough for PlaceOrder, which calls several other services. All other calls take milliseconds.

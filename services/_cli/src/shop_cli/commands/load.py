@@ -47,7 +47,7 @@ def load(
 ) -> None:
     """Send customers to the storefront, and print what they experienced.
 
-    A slow response delays no other session, and latencies count from when a request should have started. Exit status:
+    A slow response doesn't delay other sessions, and latencies include any delay before a request is sent. Exit status:
     0 if every page was correct, 1 after errors or if sessions were dropped, 2 for an invalid option.
     """
     if importlib.util.find_spec("load_generator") is None:

@@ -65,7 +65,7 @@ async def accept(
     reason: Annotated[str, typer.Option(help="Why they may disagree.")],
     by: Annotated[str, typer.Option(envvar="USER", help="Who accepts it.")],
 ) -> None:
-    """Close a mismatch although the records disagree. It is no longer reported."""
+    """Close a mismatch even though the records still disagree, so that it is no longer reported."""
     async with journal_client(None) as journal:
         request = orders_pb2.AcceptMismatchRequest(order_id=order_id, kind=kind.upper(), by=by, reason=reason)
         await journal.AcceptMismatch(request)

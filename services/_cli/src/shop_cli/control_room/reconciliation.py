@@ -26,7 +26,7 @@ _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The result of comparing the last 15 minutes' records. `unread` says why reading failed; "" if it didn't."""
+    """The result of comparing the last 15 minutes' records. `unread` says why they couldn't be read, if so."""
 
     found: Comparison = field(default_factory=Comparison)
     unread: str = ""

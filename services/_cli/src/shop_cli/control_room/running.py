@@ -109,7 +109,7 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the services' environment. Services export to this process unless $OTEL_EXPORTER_OTLP_ENDPOINT is set."""
-    # Local addresses never change, so services needn't reconnect to find new ones.
+    # Local addresses never change, so services needn't reconnect often to look them up again.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
@@ -127,7 +127,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link the storefront to traces and emails to the storefront, except any already set."""
+    """Return variables that link the storefront to traces and emails to the storefront, unless already set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

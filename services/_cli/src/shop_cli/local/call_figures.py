@@ -40,7 +40,7 @@ class CallFigures:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
         # Each key is a calling service and the method or database system that it called.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
-        # Maps each method to the service that serves it, as learned from server spans. Entries remain if it stops.
+        # Maps each method to the service that serves it, learned from server spans. Entries remain if a service stops.
         self._callees = dict(_STORES)
 
     def count(self, span: Span) -> None:

@@ -30,7 +30,7 @@ class NotServing(Unavailable):
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder. Delete it, unless a process fails or times out: then the error names the logs."""
+    """Yield a temporary folder. Delete it afterwards, unless a process fails or times out: the error names its logs."""
     folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder
