@@ -30,7 +30,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
 MAX_EMAIL_LENGTH = 320
-MAX_PASSWORD_LENGTH = 4096  # passlib's maximum
+MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
@@ -141,7 +141,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and last moment, in UTC, of a month (YYYY-MM) in this zone."""
+    """Return the first and last moment of a month (YYYY-MM) in a time zone, converted to UTC."""
     year, number = map(int, month.split("-"))
     first = _in_utc(datetime(year, number, 1, tzinfo=zone))
     if (year, number) == (9999, 12):  # `datetime` can't represent the following month

@@ -38,7 +38,7 @@ class SortKey:
     Attributes:
         name: the name of this key in cursors. A cursor is valid only for the key and direction that it was made for.
         expression: the SQL expression to sort by.
-        values: validates cursors' values. Clients may forge cursors, so it must refuse values the database can't store.
+        values: validates values in cursors. Clients may forge cursors, so refuse values that the database can't store.
         optional: whether the expression may be NULL.
     """
 

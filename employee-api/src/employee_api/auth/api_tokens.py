@@ -107,7 +107,7 @@ class ApiTokenHandlers(Repository):
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Check the age too: replicas of an earlier release may still create tokens that expire later or never.
+            # Limit the age too: replicas of an earlier release may still create tokens that expire later or never.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
             .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )

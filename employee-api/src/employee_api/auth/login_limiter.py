@@ -12,7 +12,7 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Once its failures reach the limit, a client must wait. Each further failure doubles the wait, up to the maximum.
+# Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
 # If an e-mail's failures from all networks reach this many times the limit, all clients but known devices must wait.
@@ -75,7 +75,7 @@ class LoginLimiter:
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, then hold the slots during the block. Raise TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, then hold the slots in the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))

@@ -15,7 +15,7 @@ class LoginInput(Input):
 
 
 class SignInOutput(Output):
-    """A sign-in attempt: `success`, `wrong_password`, `deactivated`, or `limited` after too many failed attempts."""
+    """A sign-in attempt. Its outcome is `success`, `wrong_password`, `deactivated` or `limited` (too many failures)."""
 
     id: uuid.UUID
     outcome: str = Field(examples=["wrong_password"])
@@ -29,7 +29,7 @@ class SignInPage(Page[SignInOutput]):
 
 
 class SessionOutput(Output):
-    """A login session that has not ended."""
+    """An active login session."""
 
     id: uuid.UUID
     created_at: Timestamp
@@ -41,7 +41,7 @@ class SessionOutput(Output):
 
 
 class EndedSessions(Success):
-    """How many sessions were ended."""
+    """The number of sessions that were ended."""
 
     ended: int
 

@@ -15,7 +15,7 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
 
-# Update `last_seen_at` at most this many times per idle time, because writing on every request would cost too much.
+# Update `last_seen_at` at most this often per idle timeout, because writing on every request would cost too much.
 _UPDATES_PER_IDLE_TIME = 20
 # A session's id is the first half of the token's hash, which doesn't reveal the token.
 _ID_BYTES = 16

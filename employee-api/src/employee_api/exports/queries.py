@@ -16,7 +16,7 @@ from employee_api.models import Activity, Entity, Task, User
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
-# Spreadsheets that expect another separator, or ignore quotes, would start a new cell with a formula at these places.
+# Matches where spreadsheets that expect another separator, or ignore quotes, would start a new cell with a formula.
 _INNER_FORMULA = f"([;,\t\r\n])([{_SPACES}]*[-=+@\uff1d\uff0b\uff0d\uff20])"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
@@ -28,7 +28,7 @@ class Table(StrEnum):
 
 
 def zoned_timestamp(stored: str, zone: tzinfo) -> str:
-    """Convert a UTC timestamp from SQLite to this time zone and format it."""
+    """Convert a UTC timestamp from SQLite to a time zone, and format it."""
     moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
     return moment.isoformat(timespec="microseconds")
 
@@ -38,8 +38,8 @@ class Format:
     """How an export query formats cells.
 
     Attributes:
-        dialect: the SQL dialect. With SQLite, a zone requires the SQL function `zoned_timestamp` on the connection.
-        defuse_formulas: whether to prefix free text that a spreadsheet would run as a formula with an apostrophe. With
+        dialect: the SQL dialect. With SQLite, `zone` requires the SQL function `zoned_timestamp` on the connection.
+        defuse_formulas: whether to put an apostrophe before free text that a spreadsheet would run as a formula. With
             SQLite, this requires the SQL function `regexp_replace` on the connection.
         zone: the time zone of the timestamps in the file; None means UTC.
     """
@@ -123,7 +123,7 @@ def _activities(form: Format) -> tuple[Select[Any], type[Activity]]:
         Activity.subject_type,
         Activity.subject_id,
         form.text(Activity.subject_name),
-        # Both databases store `changes` as JSON text.
+        # Both databases store `changes` as JSON text, so export the text unchanged.
         type_coerce(col(Activity.changes), Text).label("changes"),
     ]
     query = select(*columns).select_from(Activity)

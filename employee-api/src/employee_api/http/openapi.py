@@ -164,7 +164,7 @@ def _response(description: str, headers: Iterable[str], content: Json | None = N
 
 
 def _example(schema: Json, definitions: dict[str, Json]) -> Any:
-    """Return the schema's own example, or else a value of its type. `definitions` resolves references."""
+    """Return the schema's own example, or else an arbitrary value of its type. `definitions` resolves references."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
     for key in ("examples", "enum"):
@@ -175,7 +175,7 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
             return schema[key]
     if "anyOf" in schema:
         example = _example(schema["anyOf"][0], definitions)
-        # Where null is allowed, it is a better example than an arbitrary string or id.
+        # Where null is allowed, use it, because it's a better example than an arbitrary string or id.
         unknown = example in (_EXAMPLES_BY_TYPE["string"], EXAMPLE_ID)
         return None if unknown and {"type": "null"} in schema["anyOf"] else example
     if schema.get("type") == "array":

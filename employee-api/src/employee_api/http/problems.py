@@ -1,4 +1,4 @@
-"""Renders an error as `{"error": …}`, or as a problem document (RFC 9457) if the `Accept` header prefers that."""
+"""Renders an error as `{"error": …}`, or as a problem document (RFC 9457) if the `Accept` header prefers one."""
 
 import math
 

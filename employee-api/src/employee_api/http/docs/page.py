@@ -54,11 +54,11 @@ def at_address(html: str, address: str) -> str:
 
 def _text(plain: str) -> Markup:
     """Escape plain text for HTML, turning text in backticks into `<code>` elements."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(plain)))  # noqa: S704 - it is escaped
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(plain)))  # noqa: S704 - the text is escaped
 
 
 def _code(plain: object) -> Markup:
-    return Markup(f"<code>{escape(str(plain))}</code>")  # noqa: S704 - it is escaped
+    return Markup(f"<code>{escape(str(plain))}</code>")  # noqa: S704 - the text is escaped
 
 
 def _operations(document: Json) -> Iterator[Json]:
