@@ -71,7 +71,7 @@ class Payment:
     """The parts of a requested charge that the ledger stores.
 
     Attributes:
-        card_hmac: an HMAC of the card; without the HMAC key, it reveals nothing about the card.
+        card_hmac: an HMAC of the card, which reveals nothing about the card to anyone without the HMAC key.
         hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries that older releases wrote.
         brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
         request_fingerprint: the fingerprint that the caller sent for its own request; empty if it sent none.
@@ -91,8 +91,8 @@ class Entry(KeyedEntry):
     """The ledger's entry for a key.
 
     Attributes:
-        payment: None if the key was fenced before a charge arrived.
-        reason: why the charge was declined, as callers receive it; otherwise None.
+        payment: the requested charge; None if the key was fenced before a charge arrived.
+        reason: the decline reason that callers receive; None if the charge was not declined.
     """
 
     state: State
@@ -125,7 +125,7 @@ class ChargeRequest:
     """A requested charge, not validated. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may send a different value.
+        fingerprint: stored with the charge and returned by `resolve_or_fence`. A repeated request may send another one.
         purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
@@ -139,7 +139,7 @@ class ChargeRequest:
 
 @dataclass(frozen=True, slots=True)
 class PaymentProcessor:
-    """Accepts or declines charges by the card rules, and records each decision in the ledger.
+    """Accepts or declines charges according to the card rules, and records each decision in the ledger.
 
     Attributes:
         hmac_keys: the keys for card HMACs. Once a key is removed, charges recorded under that key can't be repeated.
@@ -155,9 +155,9 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge at most once per key and return the CHARGED entry.
 
-        Declines are recorded because they depend on the date and on settings, yet repeats must be declined too.
-        Malformed requests are not recorded: every repeat is just as malformed. An existing entry always decides the
-        outcome, even if the rules have changed since.
+        Declines are recorded, because they depend on the date and on settings, but repeats must be declined too.
+        Malformed requests are not recorded, because every repeat is just as malformed. If the key has an entry, that
+        entry decides the outcome, even if the rules have changed since.
 
         Raise InvalidArgument if the request is malformed, CardDeclined if the card is declined, CartOrdered if the
         purchase is already paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or
@@ -182,7 +182,7 @@ class PaymentProcessor:
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void the key's charge, if it isn't voided yet, and return it. Raise ChargeNotFound if nothing was charged."""
+        """Void the key's charge, unless already voided, and return it. Raise ChargeNotFound if the key has no charge."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
@@ -205,7 +205,7 @@ def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collectio
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
     same_card = any(hmac.compare_digest(entry.payment.card_hmac, card_hmac) for card_hmac in card_hmacs)
-    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries have no purchase id
+    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older releases stored no purchase id
     if entry.payment.amount != amount or not same_card or len(purchases) > 1:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:

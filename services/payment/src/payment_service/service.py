@@ -40,7 +40,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request, metadata)
         await self._failpoints.reach(failpoints.CHARGE[0])
         entry = await self._processor.charge(key, charge)
-        if entry.existing:  # tell the caller the charge's age: shipping may have deleted an old charge's shipment
+        if entry.existing:  # the caller needs the charge's age: shipping may have deleted an old shipment
             context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(failpoints.CHARGE[1])
@@ -49,7 +49,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
 
 @dataclass(frozen=True)
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
-    """The internal service, for callers that do not know whether a charge succeeded, and for reconciliation."""
+    """The internal service for callers that do not know whether a charge succeeded, and for reconciliation."""
 
     _processor: PaymentProcessor
     _entries: KeyedStore[Entry]

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
 """Stores the ledger in the table `charges`, in a SQLite file or in PostgreSQL.
 
-Each statement is its own transaction, which is safe to repeat if its reply is lost.
+Each statement runs in its own transaction, which is safe to repeat if the database's reply is lost.
 """
 
 from collections.abc import AsyncIterator
@@ -60,8 +60,8 @@ class SqlLedger(KeyedStore[Entry], Ledger):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert waits for a concurrent insert under the same key to commit, and rows are never deleted. So this
-        # read finds the other row, unless a failover has lost it.
+        # The insert has waited for any concurrent insert under the same key to commit, and rows are never deleted. So
+        # this read finds the other row, unless a database failover has lost it.
         found = await self.find(entry.key)
         if found is not None:
             return found
@@ -98,7 +98,7 @@ def _entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], int(row["units"]), int(row["nanos"]))
-        fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
+        fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in old rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     recorded_at = float(row["recorded_seconds"])
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], recorded_at=recorded_at)
