@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to. Not validated: quotes and shipments both call `validate`."""
+    """Items and the address to send them to. A parcel may be invalid until `validate` is called."""
 
     address: Address
     items: tuple[Item, ...]
@@ -81,7 +81,7 @@ class Zone:
     """Parcel prices for a group of countries.
 
     Attributes:
-        brackets: at least one; pieces increase from bracket to bracket, and prices never fall.
+        brackets: one or more brackets, in which pieces increase and prices never fall.
         further_piece: the price of each piece beyond the last bracket.
     """
 
@@ -144,7 +144,7 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    `charged_at` is when the order was charged, in seconds since 1970, always before it ships; 0 if unknown.
+    `charged_at` is when the order was charged (seconds since 1970), which is always before it ships; 0 if unknown.
     """
 
     manifest: Manifest
@@ -152,7 +152,7 @@ class Shipper:
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
-        An existing entry decides the outcome, even if the parcel would be invalid under today's rules.
+        If the key has an entry, that entry decides the outcome, even if the parcel is invalid under today's rules.
 
         Raise InvalidArgument if the parcel is invalid, IdempotencyKeyReused or ShipmentFenced if the key belongs to
         another shipment or a fence, ShipmentForgotten if its entry may have been deleted, and ManifestUnavailable if

@@ -59,7 +59,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 @dataclass(frozen=True)
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service, for callers that do not know whether a shipment succeeded, and for reconciliation."""
+    """The internal service for callers that do not know whether a shipment succeeded, and for reconciliation."""
 
     _shipper: Shipper
     _manifest: SqlManifest

@@ -1,6 +1,6 @@
 """Stores the manifest in the table `shipments`, in a SQLite file or in PostgreSQL.
 
-Each statement is its own transaction, which is safe to repeat if its reply is lost.
+Each statement runs in its own transaction, which is safe to repeat if the database's reply is lost.
 """
 
 from collections.abc import AsyncIterator
@@ -63,8 +63,8 @@ class SqlManifest(KeyedStore[Entry], Manifest):
         (inserted,) = await self._database.write((RECORD, {**_entry_to_row(entry), "charged_at": charged_at}))
         if inserted:
             return entry
-        # The insert waits for a concurrent insert under the same key to commit. So this read finds the other row,
-        # unless a failover has lost it or retention has deleted it.
+        # The insert has waited for any concurrent insert under the same key to commit. So this read finds the other
+        # row, unless a database failover has lost it or retention has deleted it.
         found = await self.find(entry.key)
         if found is None and 0 < charged_at <= await self.deletions.complete_since():
             raise ShipmentForgotten("the order was charged before the oldest records of shipments")
