@@ -1,1 +1,1 @@
-"""Order confirmations by e-mail."""
+"""Email service: sends order confirmations."""

@@ -33,8 +33,8 @@ class Acceptance:
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
         """Store confirmations with a single flush to disk. Return the errors of refused confirmations, by index.
 
-        Retrying a refused confirmation won't help. Raise MailNotSent if the spool fails. If the spool rejects several
-        confirmations together, store none and raise FailedPrecondition.
+        Retrying a refused confirmation won't help. Raise MailNotSent if the spool can't be written. If the database
+        rejects a batch of several confirmations, store none of them and raise FailedPrecondition.
         """
         names = await self.names.current() if self.names else {}
         messages: dict[int, NewMessage] = {}
@@ -60,7 +60,7 @@ class Acceptance:
             states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # Perhaps only one confirmation is at fault: this error makes checkout send each in a separate call.
+                # Only one confirmation may be at fault. This error makes checkout send each one in a separate call.
                 raise FailedPrecondition("the spool rejected the batch", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         await self.failpoints.reach(failpoints.ACCEPT[1])

@@ -50,7 +50,7 @@ def label(address: Address) -> list[str]:
 
 @dataclass(frozen=True)
 class Order:
-    """A placed order. Raise InvalidArgument if a field exceeds its limit or the currencies differ."""
+    """A placed order. Creating one raises InvalidArgument if a field exceeds its limit or the currencies differ."""
 
     order_id: str
     tracking_id: str
@@ -78,7 +78,7 @@ class Order:
 def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
     """Return 4-byte digests of the recipient, the confirmation, its prices and the message's content.
 
-    The spool keeps them after deleting the message.
+    The spool keeps these digests after it has deleted the recipient and the content.
     """
     items = items_digest(order.lines)
     confirmation = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
@@ -87,12 +87,12 @@ def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
 
 
 def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
-    """Return the digests of what will be sent, which differ from the accepted ones if the message was changed since."""
-    if not accepted or not content:  # an older release accepted the message, or it was sent
+    """Return the digests of what will be sent. They differ from `accepted` if the stored message has changed since."""
+    if not accepted or not content:  # accepted by an older release, which stored no digests, or already sent
         return accepted
     confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]
     if accepted_content not in {b"", digest(content)}:
-        confirmation = digest(content)  # equals no order's digest, so reconciliation reports the message
+        confirmation = digest(content)  # matches no order's digest, so reconciliation reports the message
     return digest(message_id, recipient) + confirmation + prices + accepted_content
 
 
@@ -108,7 +108,7 @@ class Confirmation:
 
 
 def message_id_of(order_id: str) -> str:
-    """Return the id of an order's confirmation message: the order id or, if unsafe in a mail header, its hash."""
+    """Return the id of an order's confirmation message: the order id or, if that is unsafe in a header, its hash."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

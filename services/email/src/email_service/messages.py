@@ -6,10 +6,10 @@ from enum import Enum, StrEnum, auto
 from chassis.errors import NotFound, Unavailable
 
 NO_RESPONSE = "NO_RESPONSE"
-"""The reason stored with messages that are IN_DOUBT."""
+"""The reason stored with every message that is IN_DOUBT."""
 
 RETENTION_DAYS = 90
-"""How long a message is stored after its last change. By default, checkout stores orders just as long, so a repeated
+"""How long a message is kept after its last change. By default, checkout keeps orders for the same time, so a repeated
 request never sends a second message."""
 
 
@@ -49,7 +49,7 @@ class ClaimedMessage:
     """A message that a process has claimed for sending.
 
     Attributes:
-        attempt: the number of this claim; only the process with the latest claim can change the message.
+        attempt: the sequence number of this claim. Only the process with the latest claim can change the message.
         deferrals: how often the relay has deferred this message.
     """
 
@@ -65,7 +65,7 @@ class ClaimedMessage:
 class MessageRecord:
     """A stored message. `accepted_at` and `changed_at` are in seconds since 1970.
 
-    `closed`: who decided that the message needs no more attention although it was not sent, and why; otherwise empty.
+    `closed`: who closed the unsent message, so that it needs no more attention, and why; empty if it is not closed.
     """
 
     message_id: str

@@ -16,14 +16,14 @@ TTL_SECONDS = 60.0
 WAIT_SECONDS = 0.3
 """How long a confirmation waits for names that are not cached yet."""
 RETRY_SECONDS = 5.0
-"""How long confirmations show product ids instead of names after a failed read."""
+"""How long confirmations show product ids instead of names after the catalog could not be read."""
 
 MAX_NAME_LENGTH = 256
 _ALL_PRODUCTS = "all products"
 
 
 class ProductNames:
-    """Caches names from the product catalog. After the first read, serves stale names during a refresh."""
+    """Caches product names from the catalog. After the first read, returns stale names during a refresh."""
 
     def __init__(
         self,

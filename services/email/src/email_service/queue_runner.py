@@ -1,4 +1,4 @@
-"""Sends spooled messages: several at once, but only one at a time while the relay is down."""
+"""Sends spooled messages: several at once while the relay works, only one at a time while it is down."""
 
 import asyncio
 import itertools
@@ -18,10 +18,10 @@ from email_service.spool.sql import Spool
 
 log = structlog.get_logger()
 
-MAX_CONCURRENT = 20  # relays reject clients with too many connections
+MAX_CONCURRENT = 20  # relays reject clients that open too many connections
 _MAX_UNSTORED = 1_000  # how far MAX_CONCURRENT may be exceeded while outcomes can't be stored
 _POLL_SECONDS = 1.0
-# How long to wait after consecutive failures of the relay or the spool, and after deferrals of a message.
+# The waits after consecutive relay or spool failures (retry_seconds), and after a message's deferrals (delay_seconds).
 retry_seconds = partial(backoff_seconds, first_seconds=1.0, longest_seconds=60.0)
 delay_seconds = partial(backoff_seconds, first_seconds=30.0, longest_seconds=3_600.0)
 _FINAL = {
@@ -35,8 +35,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, tries one at a time, at growing intervals, and leaves the rest in the spool. If
-    the relay defers a single message, only that message waits.
+    While the relay accepts no messages, tries one message at a time, at growing intervals, and leaves the rest in the
+    spool. If the relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:
@@ -61,11 +61,11 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """Call after `run` has ended. Wait for messages that are being sent, and abandon any that take too long."""
+        """Wait for messages that are being sent, and abandon any that take too long. Call it after `run` has ended."""
         await finish(self._sending, within_seconds)
 
     async def _claim(self) -> int:
-        """Claim messages and start sending them. Return how many were claimed."""
+        """Claim messages and start sending them. Return the number of claimed messages."""
         limit = MAX_CONCURRENT if self._relay_failures == 0 else 1
         room = limit - len(self._sending) + min(self._unstored, _MAX_UNSTORED)
         if room <= 0 or asyncio.get_running_loop().time() < self._relay_retry_at:
@@ -132,7 +132,7 @@ class QueueRunner:
 
     async def _store(self, message: ClaimedMessage, attempt: Attempt) -> None:
         if state := _FINAL.get(attempt.outcome):
-            # A mailbox that does not exist is the customer's mistake, which no operator can mend.
+            # A missing mailbox is the customer's mistake. No operator can fix it, so close the message at once.
             closed = "relay: no such mailbox" if attempt.outcome is Outcome.UNDELIVERABLE else ""
             await self._spool.finish(message, state, attempt.reason, closed)
         elif attempt.outcome is not Outcome.CLAIM_LOST:

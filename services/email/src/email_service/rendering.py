@@ -8,12 +8,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label, message_id_of
 
-# Where to break text that mail programs would turn into links: customers must not be able to send links to strangers.
+# Mail programs turn text around these characters into links, but customers must not be able to send links to others.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 
 class ConfirmationTemplates:
-    """Renders confirmations. They link to the order only if the storefront's URL is given."""
+    """Renders confirmations, which link to the order only if `storefront_url` is set."""
 
     def __init__(self, storefront_url: str | None = None) -> None:
         self._storefront_url = storefront_url
@@ -28,7 +28,7 @@ class ConfirmationTemplates:
         self._html = environment.get_template("confirmation.html")
 
     def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> Confirmation:
-        """Render an order's confirmation. Products that are missing from `names` appear with their ids."""
+        """Render an order's confirmation. A product that is missing from `names` is shown by its id."""
         # `split` removes every Unicode line separator, so an order id cannot inject a header.
         subject = " ".join(f"Your order {order.order_id}".split())
         values = {

@@ -29,7 +29,7 @@ class EmailService(email_pb2_grpc.EmailServiceServicer):
 
 
 class Confirmations(confirmations_pb2_grpc.ConfirmationsServicer):
-    """Accepts confirmations in batches, with only one call and one flush to disk per batch."""
+    """Accepts confirmations in batches. Each batch takes only one call and one flush to disk."""
 
     def __init__(self, acceptance: Acceptance) -> None:
         self._acceptance = acceptance

@@ -28,7 +28,7 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
-_NO_MAILBOX = frozenset({550, 551, 552, 553})  # unknown, not local, full, or not allowed
+_NO_MAILBOX = frozenset({550, 551, 552, 553})  # mailbox unknown, not local, full, or name not allowed
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -45,13 +45,13 @@ class Relay:
 
 @dataclass(frozen=True)
 class SmtpRelay:
-    """Hands messages to an SMTP relay, opening a connection for each. Sends passwords only over TLS.
+    """Hands messages to an SMTP relay, opening one connection per message. Sends passwords only over TLS.
 
     Attributes:
         sender: the envelope sender.
         tls: the TLS context; by default, it trusts the system's certificate authorities or those in SSL_CERT_FILE.
         reach_seconds: the timeout for connecting and for sending everything but the end of the message.
-        response_seconds: how long to wait for the response; the relay may deliver before it responds (RFC 5321).
+        response_seconds: how long to wait for the relay's response; it may deliver the message first (RFC 5321).
     """
 
     relay: Relay
@@ -105,20 +105,20 @@ class SmtpRelay:
                 return Attempt(Outcome.NOT_SENT, "DISCONNECTED")
             return await self._end_message(client)
         except SMTPRecipientRefused as error:
-            # An enhanced status of 5.7 is about permissions: perhaps the relay refuses every mailbox.
+            # Enhanced status 5.7.x reports a policy problem, so the relay may be refusing every mailbox.
             is_missing = error.code in _NO_MAILBOX and not error.message.startswith("5.7.")
             return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{error.code}") if is_missing else _refusal(error.code)
         except SMTPDataError as error:
             return _refusal(error.code)
         except (SMTPException, OSError, TimeoutError) as error:
-            # Return only the code or the error's type: the relay's text may quote the e-mail address.
+            # Return only the code or the error's type, because the relay's text may quote the e-mail address.
             code = getattr(error, "code", None)
             return Attempt(Outcome.NOT_SENT, f"RELAY_{code}" if code else type(error).__name__)
         finally:
             client.close()
 
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
-        """Send all but the end of the message. If the connection closes before that, the relay discards the message."""
+        """Send all but the end of the message. If the connection closes early, the relay discards the message."""
         await client.connect()
         await _accepted(client.mail(self.sender))
         await _accepted(client.rcpt(message.recipient))
@@ -150,7 +150,7 @@ class SmtpRelay:
             use_tls=relay.tls,
             start_tls=True if relay.user and not relay.tls else None,  # None: use STARTTLS if the relay offers it
             tls_context=self.tls,
-            timeout=None,  # `reach_seconds` and `response_seconds` apply instead
+            timeout=None,  # disabled: `reach_seconds` and `response_seconds` apply instead
         )
 
 
@@ -161,7 +161,7 @@ def _protocol(client: SMTP) -> SMTPProtocol:
 
 
 async def _accepted(command: Awaitable[object]) -> None:
-    """Await a command, accepting success codes that aiosmtplib refuses because it expects only 250."""
+    """Await a command. Accept every success code, including those that aiosmtplib treats as errors."""
     try:
         await command
     except SMTPResponseException as error:
@@ -170,7 +170,7 @@ async def _accepted(command: Awaitable[object]) -> None:
 
 
 def _is_success(code: int) -> bool:
-    return code // 100 == 2  # noqa: PLR2004 - the first digit decides (RFC 5321, section 4.2.1)
+    return code // 100 == 2  # noqa: PLR2004 - 2 as the first digit means success (RFC 5321, section 4.2.1)
 
 
 def _refusal(code: int) -> Attempt:
@@ -180,9 +180,10 @@ def _refusal(code: int) -> Attempt:
 
 
 def parse_relay(url: str) -> Relay:
-    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError if the URL is malformed, without quoting it.
+    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, without the URL's text, if it is malformed.
 
-    The user may be an e-mail address: the last @ separates the host. A % or a user's : must be percent-encoded.
+    The user may be an e-mail address, because the host begins after the last @. Percent-encode any % and, in the user
+    name, any colon.
     The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)

@@ -39,7 +39,7 @@ _MAX_CHANGES = 1_000
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
     """Open the spool in a migrated database. See chassis.sql.url for the URL formats."""
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
-        if sqlite_path(url) is not None:  # no other process uses the file, so all its claims are stale
+        if sqlite_path(url) is not None:  # no other process uses a SQLite file, so all claims in it are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
         yield Spool(opened)
 
@@ -48,7 +48,7 @@ class Spool:
     """Stores messages durably: when a method returns, its changes are on disk. Methods may raise SpoolUnavailable.
 
     Attributes:
-        wake: an event that is set when there may be a message to send.
+        wake: an event that is set when a message may be ready to send.
     """
 
     def __init__(self, database: Database) -> None:
@@ -58,7 +58,7 @@ class Spool:
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
     async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
-        """Store messages whose ids are new, in one transaction. Return the states of all messages with these ids."""
+        """Store messages with new ids in one transaction. Return the current states of all given messages, by id."""
         # Sort by id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
         added = await self._database.write(*((statements.ADD, vars(message)) for message in in_order))
@@ -93,7 +93,7 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message to be sent after a delay. If the relay `deferred` it, count a deferral."""
+        """Requeue a claimed message to be sent after a delay. If the relay has `deferred` the message, count that."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
@@ -105,7 +105,7 @@ class Spool:
     async def requeue(self, message_id: str, *, forget_sent: bool = False) -> bool:
         """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing.
 
-        `forget_sent`: whether to delete a message that is SENT instead, so that it can be accepted again.
+        `forget_sent`: whether to delete the message if it is SENT, so that it can be accepted again.
         """
         requeued = await self._write(statements.REQUEUE, letter_id=message_id)
         if forget_sent and not requeued:
@@ -128,7 +128,7 @@ class Spool:
         return _record(rows[0]) if rows else None
 
     async def find(self, message_ids: Iterable[str]) -> Mapping[str, MessageRecord | None]:
-        """Return messages by id, without those that don't exist. A message that can't be decoded is None."""
+        """Return the messages that exist, by id. For a message that can't be decoded, return None."""
         found: dict[str, MessageRecord | None] = {}
         for row in await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)}):
             try:
@@ -139,7 +139,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state but SENT, the number of open messages, and how many seconds ago the oldest changed."""
+        """Return, for each state except SENT, the number of open messages and the seconds since the oldest change."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
@@ -169,7 +169,7 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
 
 
 def _record(row: Row) -> MessageRecord:
-    """Decode a row. Lists have no content and no digests."""
+    """Decode a row. Rows of lists have neither content nor digests."""
     message_id, recipient, content = row["letter_id"], row["recipient"], row["message"] or b""
     return MessageRecord(
         message_id,
