@@ -14,7 +14,7 @@ MANAGEMENT_ROLES = frozenset(_RANKS)
 SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
-# The prefix tells API tokens from session tokens, and lets secret scanners find leaked API tokens.
+# The prefix distinguishes API tokens from session tokens, and lets secret scanners find leaked API tokens.
 API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 

@@ -65,7 +65,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the session's user and restart the idle time, or return None if the session or its user is invalid."""
+        """Return the session's user, restarting the idle timeout; None if the session or its user is invalid."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))

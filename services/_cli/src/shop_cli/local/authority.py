@@ -21,7 +21,7 @@ _UNUSED = ("digital_signature", "content_commitment", "key_encipherment", "data_
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate and its private key in PEM, like `tls.crt` and `tls.key` in a Kubernetes Secret."""
+    """A certificate and its private key in PEM format, like `tls.crt` and `tls.key` in a Kubernetes Secret."""
 
     certificate: bytes
     key: bytes = field(repr=False)

@@ -77,7 +77,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit status, negative for a signal; None while the process runs and before the first start."""
+        """The exit status, negative if a signal ended the process; None while it runs and before the first start."""
         return self._child.returncode if self._child else None
 
     @property

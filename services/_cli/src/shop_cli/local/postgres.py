@@ -95,7 +95,7 @@ class Postgres(ChildProcess):
     async def wait(self) -> int:
         """Wait until the server and all its children have ended. The server cannot start again before then."""
         status = await super().wait()
-        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - a process cannot wait for its grandchildren
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - poll: a process can't wait for its grandchildren
             await asyncio.sleep(_POLL_SECONDS)
         return status
 

@@ -1,4 +1,4 @@
-"""Locks the folder in which a shop runs, and writes the shop's addresses to a file there, which commands read."""
+"""Locks the folder in which a shop runs, and writes a file there that tells commands the shop's addresses."""
 
 import fcntl
 import json

@@ -87,7 +87,7 @@ class OrderPages(Pages):
     async def events(self, request: Request) -> Response:
         """Stream the order's progress as server-sent events until the order is final or _STREAM_SECONDS have passed.
 
-        Refuse the stream if too many are open. The page then shows no progress until the visitor reloads it.
+        Refuse the stream if too many streams are open. The page then shows no progress until the visitor reloads it.
         """
         order = await self._find(request)
         if self._streams >= _MAX_STREAMS:
