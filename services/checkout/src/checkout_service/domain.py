@@ -161,9 +161,9 @@ class Refusal:
 class Transition:
     """A change of an order's state, with the details to record. A change to CHARGING begins the next attempt.
 
-    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. `step` and
-    `detail` are set only for an operator's decision: its name in the order's history, and who decided and why. Such a
-    decision about a SHIPPED order also deletes the order's outbox items.
+    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. For a decision
+    by an operator, `step` is its name in the order's history, and `detail` says who decided and why. Such a decision
+    about a SHIPPED order also deletes the order's outbox items.
     """
 
     before: State
@@ -188,7 +188,7 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence affects only one."""
+    """Return an attempt's charge key. Each attempt has its own idempotency key, so a fence affects only one attempt."""
     return f"{order_id}:{attempt}"
 
 

@@ -73,7 +73,7 @@ class Entry:
         leased: whether a worker currently has a lease on the order.
         failures: the number of failed recovery attempts since the state last changed.
         reason: why the order was refused or last failed; empty if neither happened.
-        refused_as: while CHARGING, the state in which a refused order ends once its attempt is fenced.
+        refused_as: the state in which a refused order that is still CHARGING ends once its attempt is fenced.
         stuck: whether the order needs operator attention.
         unreadable: the stored text of an order that can't be decoded, so that `order` is incomplete; otherwise empty.
         recorded_total: the total stored in separate columns, which must equal the order's total.
@@ -172,7 +172,7 @@ class Quotes(Protocol):
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert, unrounded. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
+        """Convert exactly. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
 
 
 class Payment(Protocol):

@@ -120,8 +120,8 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
     """Continue a CHARGING order without charging its card: ship it if it was charged, otherwise end it as `after`.
 
     An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
-    that was charged. So end the order only once this worker has set a new fence. If payment cannot set fences, only a
-    `certain` refusal, after which no other try can have charged the card, ends the order. Otherwise, an operator must.
+    that was charged. So end the order only once this worker has set a new fence. If payment cannot set fences, end it
+    only after a `certain` refusal (no other try can have charged the card), and otherwise leave it to an operator.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())

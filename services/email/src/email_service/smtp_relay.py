@@ -51,7 +51,7 @@ class SmtpRelay:
         sender: the envelope sender.
         tls: the TLS context; by default, it trusts the system's certificate authorities or those in SSL_CERT_FILE.
         reach_seconds: the timeout for connecting and for sending everything but the end of the message.
-        response_seconds: how long to wait for the relay's response; it may deliver the message first (RFC 5321).
+        response_seconds: how long to wait for a response, because relays may deliver before responding (RFC 5321).
     """
 
     relay: Relay
@@ -182,9 +182,8 @@ def _refusal(code: int) -> Attempt:
 def parse_relay(url: str) -> Relay:
     """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, without the URL's text, if it is malformed.
 
-    The user may be an e-mail address, because the host begins after the last @. Percent-encode any % and, in the user
-    name, any colon.
-    The default port is 465 for smtps, 587 with a user and 25 otherwise.
+    The user may be an e-mail address, because the host begins after the last @. Any % and any colon in the user must be
+    percent-encoded. The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)
     if not parts:

@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to. A parcel may be invalid until `validate` is called."""
+    """Items and the address to send them to. Quotes and shipments call `validate`; creating a parcel does not."""
 
     address: Address
     items: tuple[Item, ...]

@@ -146,9 +146,9 @@ class Journal:
         return rows.readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the order's claim and state are unchanged. SHIPPED also adds its outbox items.
+        """Apply the transition if the order's claim and state are unchanged. Return whether it was applied.
 
-        An operator's transition ends the current worker's claim.
+        A change to SHIPPED also adds its outbox items. An operator's transition ends the current worker's claim.
         """
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
@@ -234,7 +234,7 @@ class Journal:
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
-        # While emails can't be sent, this query must read every SHIPPED order, so run it as a slow report.
+        # While emails can't be sent, this query reads every SHIPPED order. As a report, it doesn't delay other queries.
         found = await self._report(statements.COMPLETE, limit=_COMPLETED_AT_ONCE)
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
@@ -277,7 +277,7 @@ class Journal:
         return await self._list(statements.READ_MANY, [{"order_id": order_id} for order_id in order_ids])
 
     async def settlements(self, order_ids: Iterable[str]) -> dict[str, str]:
-        """Return operators' latest decisions, such as settled_refunded, by order id."""
+        """Return the latest operator decision on each order, such as settled_refunded, by order id."""
         items = [{"order_id": order_id} for order_id in order_ids]
         found = await self._report(statements.SETTLEMENTS, items) if items else ()
         return {row["order_id"]: row["step"] for row in found}

@@ -24,7 +24,7 @@ _LIVE_CART = """
 
 
 def _generation(etag: str) -> str:
-    """Return SQL for a cart's generation. Older releases, which may run beside this one, stored whole etags."""
+    """Return SQL for a cart's generation. Older releases, which may still be running, store whole etags instead."""
     return f"CASE WHEN length({etag}) = 32 THEN substr({etag}, 1, 16) ELSE {etag} END"
 
 
@@ -174,7 +174,7 @@ QUEUES: dict[tuple[str, bool], Queue] = {
     for failed, tries in _TRIES
 }
 
-# Reading first saves write transactions, which SQLite runs one at a time.
+# Workers read this before they claim, because SQLite runs only one write transaction at a time.
 DUE_QUEUES = " UNION ALL ".join(
     f"SELECT '{name}' AS queue, {int(failed)} AS failed WHERE {_KNOWN} AND ({queue.is_due})"
     for (name, failed), queue in QUEUES.items()

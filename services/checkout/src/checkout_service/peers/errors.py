@@ -35,7 +35,7 @@ class DependencyUnavailable(Unavailable):
 
 @contextmanager
 def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
-    """Turn errors from reading from a peer, except PeerBroken and `refusals`, into DependencyUnavailable."""
+    """Turn errors raised while reading from a peer into DependencyUnavailable, except PeerBroken and `refusals`."""
     try:
         yield
     except DomainError as error:

@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # If the journal lost an order that was then placed again, its charge may be older, so count from the new order.
+    # A lost order that was placed again may have an older charge or shipment, so count from the order's latest change.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)

@@ -93,7 +93,7 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message to be sent after a delay. If the relay has `deferred` the message, count that."""
+        """Requeue a claimed message to be sent after a delay. `deferred`: whether to count a deferral by the relay."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
