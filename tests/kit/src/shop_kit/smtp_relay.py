@@ -6,7 +6,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -112,5 +112,6 @@ async def relay(
         await close_listener(server)
         for open_connection in connections:
             if open_connection.transport is not None:
-                cast("asyncio.Transport", open_connection.transport).abort()
+                with suppress(AttributeError):  # Python 3.11.2 can't abort a TLS connection that was closed twice
+                    cast("asyncio.Transport", open_connection.transport).abort()
         await asyncio.sleep(0)  # the transports close their sockets in the next turn of the loop
