@@ -129,7 +129,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """Identifies what the order buys: this generation of the user's cart. Empty if the cart has no generation."""
+        """Identifies the purchase, which is this generation of the user's cart. Empty if the cart has no generation."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -177,7 +177,7 @@ class Transition:
 
 
 def order_id_of(scope: str) -> str:
-    """Return the id of a scope's order, a version 8 UUID derived from the scope's SHA-256 hash.
+    """Return the order id for a scope: a version 8 UUID derived from the scope's SHA-256 hash.
 
     If the journal loses an order, a repeated request therefore uses the same order id and idempotency keys again.
     """

@@ -37,7 +37,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope. `hmac_keys`: the keys for request fingerprints."""
+    """Places orders, one per scope (see `requests.scope_of`). `hmac_keys`: the keys for request fingerprints."""
 
     journal: Journal
     quotes: Quotes

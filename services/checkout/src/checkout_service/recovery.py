@@ -48,7 +48,7 @@ class Recovery:
 
     async def run(self) -> None:
         """Recover orders until cancelled. First release the leases that this replica held before a restart."""
-        while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
+        while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - no event says when the database is back
             await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             statistics = repeat(self._update_statistics, _STATISTICS_SECONDS, "the statistics of orders cannot be read")

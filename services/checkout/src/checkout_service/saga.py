@@ -237,7 +237,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge whose content differs from the order's. If a parcel may have shipped, leave it to an operator."""
+    """Void a charge whose content isn't the order's. If a parcel may have shipped, leave the order to an operator."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
@@ -270,7 +270,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, restoring an order that the journal lost if that is safe. Return whether it was recorded."""
+    """Record a transition. If the journal lost the order, first restore it if safe. Return whether it was recorded."""
     updated: bool = yield Update(transition)
     # Restore the order only if this attempt was charged: then no later attempt, even one the journal lost, was charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
@@ -283,7 +283,7 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome and the number of tries before it, whose outcomes are unknown. `again`: the command for all
+    Return the last outcome and the number of earlier tries, whose outcomes are unknown. `again`: the command for all
     tries after the first.
     """
     tries = 0

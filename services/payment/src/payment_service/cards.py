@@ -96,7 +96,7 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Return the brand whose card numbers have the prefix and length of `digits`, or None if there is none."""
+    """Return the brand that issues card numbers with this prefix and length, or None if no brand does."""
     for brand, first, last, lengths in _RANGES:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand

@@ -59,7 +59,7 @@ class Journal:
 
     Args:
         database: a database that `migrations` has brought up to date.
-        worker: this replica's name in leases and histories.
+        worker: this replica's name in leases and in the orders' histories.
         protocol: the highest protocol number that this replica knows.
         lease_seconds: how long an order is leased to the worker that serves the caller. Recovery leases it for twice
             as long.
@@ -148,7 +148,7 @@ class Journal:
     async def update(self, claim: Claim, transition: Transition) -> bool:
         """Apply the transition if the order's claim and state are unchanged. Return whether it was applied.
 
-        A change to SHIPPED also adds its outbox items. An operator's transition ends the current worker's claim.
+        A change to SHIPPED also adds the outbox items. An operator's transition ends the current worker's claim.
         """
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim

@@ -40,7 +40,7 @@ class Expected(Enum):
     NONE = auto()
     ANY = auto()
     PAIRED = auto()
-    """One if its partner exists: charge and shipment require each other, and a shipment requires a confirmation."""
+    """One if its partner record exists: charge and shipment need each other, and a shipment needs a confirmation."""
 
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
@@ -48,7 +48,7 @@ _ONE, _NONE, _ANY, _PAIRED = Expected
 UNKNOWN = "UNKNOWN"
 
 EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
-    # state, or an operator's decision: (charge, shipment, confirmation)
+    # order state or operator's decision: (expected charges, shipments, confirmations)
     **dict.fromkeys(PLACED, (_ONE, _ONE, _ONE)),
     **dict.fromkeys(OPEN, (_PAIRED, _PAIRED, _ANY)),
     **dict.fromkeys(RELEASED_CART, (_NONE, _NONE, _NONE)),
