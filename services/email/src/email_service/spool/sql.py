@@ -128,7 +128,7 @@ class Spool:
         return _record(rows[0]) if rows else None
 
     async def find(self, message_ids: Iterable[str]) -> Mapping[str, MessageRecord | None]:
-        """Return the messages that exist, by id. For a message that can't be decoded, return None."""
+        """Return the messages that exist, by id. A message that can't be decoded maps to None."""
         found: dict[str, MessageRecord | None] = {}
         for row in await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)}):
             try:
