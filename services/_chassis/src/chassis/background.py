@@ -14,7 +14,7 @@ Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
-    """Run the loops until the context exits. If one fails, log the error and restart it, so the process survives."""
+    """Run the loops until the context exits. If a loop fails, log the error and restart the loop after a second."""
     running = [asyncio.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
     try:
         yield
@@ -23,7 +23,7 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def finish(tasks: Collection["asyncio.Task[Any]"], within_seconds: float) -> None:
-    """Wait for tasks to end, and cancel those that take too long."""
+    """Wait up to `within_seconds` for tasks to end, then cancel the rest."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=within_seconds)
         for task in late:
@@ -43,12 +43,12 @@ async def log_errors(
 ) -> bool:
     """Await the work and return whether it succeeded. If it failed or took too long, log the error as `event`."""
     try:
-        # Don't use wait_for: before Python 3.12, work that ends at the same moment makes it ignore a cancellation.
+        # Don't use wait_for: before Python 3.12, it ignores a cancellation that arrives just as the work ends.
         async with asyncio.timeout(within_seconds):
             await work
     except Unavailable:
         log.warning(event, **details)
-    except Exception:  # noqa: BLE001 - logged
+    except Exception:  # noqa: BLE001 - log.exception reports the error
         log.exception(event, **details)
     else:
         return True

@@ -30,8 +30,8 @@ class _Entry(Generic[V]):
 class TtlCache(Generic[K, V]):
     """A cache whose entries expire. Concurrent lookups of a missing key share one fetch and, if it fails, its error.
 
-    With `serve_stale`, return an expired value at once and refresh it in the background. If the refresh fails, the
-    expired value stays in use.
+    With `serve_stale`, `get` returns an expired value at once and refreshes it in the background. If the refresh fails,
+    the expired value stays in use.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TtlCache(Generic[K, V]):
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
-        deadline.set(None)  # callers with later deadlines may also wait for this fetch
+        deadline.set(None)  # don't inherit the first caller's deadline: callers with later ones may share this fetch
         try:
             value = await self._fetch(key)
         except Exception as error:

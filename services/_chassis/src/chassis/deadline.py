@@ -1,7 +1,7 @@
 import asyncio
 from contextvars import ContextVar
 
-# The deadline of the call being served, in event loop time. None in background work, as no caller is waiting.
+# The deadline of the call being served, in event loop time. None in background work, because no caller waits for it.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back."""
+"""The kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class DomainError(Exception):
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
 
     def __init_subclass__(cls) -> None:
-        # The reason is part of the contract, so renaming a class breaks its callers.
+        # The reason is part of the API contract, so renaming an error class breaks clients.
         cls.default_reason = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
 
     def __init__(
@@ -41,7 +41,7 @@ class FieldViolation:
 
 
 class InvalidArgument(DomainError):
-    """The request is invalid, whatever the system's state. `violations` lists the invalid fields."""
+    """The request is invalid, regardless of the system's state. `violations` lists the invalid fields."""
 
     def __init__(
         self,
@@ -77,15 +77,15 @@ class Aborted(DomainError):
 
 
 class OutOfRange(DomainError):
-    """A result doesn't fit its type."""
+    """A result is too large for its type."""
 
 
 class ResourceExhausted(DomainError):
-    """The service has reached a limit and did nothing."""
+    """The service has reached a limit, so it rejected the request without acting on it."""
 
 
 class PermissionDenied(DomainError):
-    """The service's configuration doesn't let this caller call the method. Our clients raise Unavailable instead."""
+    """The service's configuration doesn't let the caller call this method. Our clients raise Unavailable instead."""
 
 
 class Unavailable(DomainError):

@@ -16,7 +16,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# To pick calls for `%percent`, use multiples of the golden ratio modulo 1: they are spread evenly and never repeat.
+# `%percent` selects calls by multiples of the golden ratio modulo 1, which are evenly spread and never repeat.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
@@ -32,7 +32,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint and its action. Setting `ended` ends all waits at it. A malformed specification raises ValueError."""
+    """A failpoint, parsed from its specification. Raise ValueError if that is malformed. `ended` ends all its waits."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -50,9 +50,9 @@ class Failpoint:
         self._calls += 1
         if not self._left or self._calls * _GOLDEN_RATIO % 1 >= self._share:
             return
-        self._left -= 1  # count before acting, or concurrent calls could exceed `times`
+        self._left -= 1  # count the call before acting, or concurrent calls could exceed `times`
         match self._action:
-            case "kill":  # don't raise or exit, because a real crash runs no cleanup
+            case "kill":  # use SIGKILL, because a real crash runs no cleanup code
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hang":
                 await self.ended.wait()
@@ -66,25 +66,25 @@ class Failpoint:
                     pass
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
-                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # the kernel allocates no memory for zeros
-            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
+                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
+            case _ if self._argument:  # use a DomainError, because a logged traceback would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in FAILPOINTS. A malformed specification raises ValueError."""
+    """The enabled failpoints, initially those listed in FAILPOINTS. Raise ValueError if that list is malformed."""
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
         self.methods: set[str] = set()  # the names of all service methods in this process
         parsed = map(Failpoint, filter(None, specification.split(",")))
-        self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # by identifier
+        self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # by identifier, initially the name
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:
-        for failpoint in tuple(self.enabled.values()):  # a copy: during waits, other tasks may add or end failpoints
+        for failpoint in tuple(self.enabled.values()):  # a copy, because other tasks may add or end failpoints
             if failpoint.name == name:
                 await failpoint.reach()
 
@@ -98,7 +98,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End a failpoint that was enabled at run time, and all waits at it."""
+        """End a failpoint that was enabled at run time, and release all calls that wait at it."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

@@ -48,7 +48,8 @@ def run_process(
     """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSError, exit with its message.
 
     With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
-    without a database; its `database_url` is then empty. Wait `connect_seconds` for PostgreSQL to accept a connection.
+    without a database; its `database_url` is then empty. Wait up to `connect_seconds` for PostgreSQL to accept
+    connections.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         if url := load_database_url(settings_type):
@@ -74,7 +75,7 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process, because Alembic would occupy 22 MiB of this process for good."""
+    """Run pending migrations in another process, because Alembic would take up 22 MiB of this process until it ends."""
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
@@ -104,8 +105,8 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
-    """Stop when a source file changes. In development, changed files are copied into the pod."""
-    while _modification_times() == before:  # noqa: ASYNC110 - changes to files trigger no event
+    """Set `stopped` when a source file changes. In development, changed files are copied into the pod."""
+    while _modification_times() == before:  # noqa: ASYNC110 - asyncio has no event for file changes
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()
 

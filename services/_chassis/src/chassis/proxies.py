@@ -4,6 +4,6 @@ _VARIABLES = frozenset({"http_proxy", "https_proxy", "grpc_proxy", "all_proxy"})
 
 
 def ignore_proxies() -> None:
-    """Unset proxy variables, or gRPC, httpx and requests would use proxies even for peers and loopback addresses."""
+    """Unset proxy variables. Otherwise gRPC, httpx and requests would use proxies even for peers and for localhost."""
     for name in [name for name in os.environ if name.lower() in _VARIABLES]:
         del os.environ[name]

@@ -60,15 +60,15 @@ FilePath = Annotated[Path, Parse(_parse_file)]
 
 
 def secret_url(*schemes: str) -> Parse:
-    """Annotate a URL that may contain a password or key. Errors don't quote the URL."""
+    """Return a parser for a URL that may contain a password or key. The parser's errors never quote the URL."""
 
     def parse(text: str) -> SecretStr:
         try:
             url = urlsplit(text)
-            # An unescaped /, ? or # in a password ends the host, so the @ lands in a later part.
+            # An unescaped /, ? or # in a password ends the host part early, so the @ ends up in a later part.
             has_host = url.hostname and "@" not in f"{url.path}{url.query}{url.fragment}"
             valid = url.scheme in schemes and bool(has_host or url.scheme == "unix") and url.port != 0
-        except ValueError:  # its message may quote part of the password
+        except ValueError:  # don't report this error's message, which may quote part of the password
             valid = False
         if not valid:
             raise ValueError(f"must begin with {'://, '.join(schemes)}://; percent-encode special characters")
@@ -80,7 +80,7 @@ def secret_url(*schemes: str) -> Parse:
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of every process, read from environment variables: `log_level` from LOG_LEVEL, and so on.
+    """The settings that every process has, read from environment variables, such as `log_level` from LOG_LEVEL.
 
     Subclasses become dataclasses without a decorator. Annotate a field with `Parse` unless its type is Path, SecretStr
     or a type that msgspec can parse.
@@ -88,9 +88,9 @@ class Settings:
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
-    # What balances and retries calls: our clients or a service mesh.
+    # Whether our clients or a service mesh balance calls across pods and retry failed calls.
     balancing: Balancing = "clients"
-    # A folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and client. If unset, TLS is off.
+    # The folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and as a client. If unset, TLS is off.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 
     def __init_subclass__(cls) -> None:
@@ -115,14 +115,14 @@ class ServiceSettings(ServerSettings):
     internal_port: Port = 50052
     # Which methods each caller may call. Requires TLS_FOLDER.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
-    # A plaintext port for health checks only: probes succeed even while clients exhaust the other ports.
+    # A plaintext port for health checks only, so that probes succeed even if clients exhaust the other ports' limits.
     health_port: Port | None = None
     # Clients find new pods only when a connection closes, so a new pod may take this long to get its share of calls.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
-    # Serves `shop.internal.Failpoints`. Never enable this in a shop with customers.
+    # Whether to serve `shop.internal.Failpoints`. Never enable this in a live shop.
     lab: bool = False
 
 
@@ -147,7 +147,7 @@ def _load_fields(
         variable, hint = setting.name.upper(), hints[setting.name]
         text = environment.get(variable, "")
         try:
-            # Secrets made from files may end with a line break. Keep it in HMAC keys, because it is part of the key.
+            # Secrets created from files may end with a line break. Strip it, unless it is part of an HMAC key.
             if text := text if hint == HmacKeySetting else text.strip():  # an empty variable counts as unset
                 values[setting.name] = _parse(text, hint)
             elif setting.default is MISSING and setting.default_factory is MISSING:
@@ -166,12 +166,12 @@ def _parse(text: str, hint: Any) -> Any:
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
             return annotation.function(text)
-    if wanted is bool:  # msgspec doesn't accept yes, no, on and off
+    if wanted is bool:  # msgspec doesn't accept yes, no, on or off
         if text.lower() not in BOOLEANS:
             raise ValueError("must be true or false")
         return BOOLEANS[text.lower()]
     choices = _choices(wanted)
-    if choices and (text := text.lower()) not in choices:  # LOG_LEVEL=INFO is common
+    if choices and (text := text.lower()) not in choices:  # accept capital letters, as in LOG_LEVEL=INFO
         raise ValueError(f"must be one of {', '.join(choices)}")
     try:
         return msgspec.convert(text, wanted, strict=False, dec_hook=lambda type_, value: type_(value))

@@ -13,10 +13,10 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse disallowed hosts with 421, and malformed hosts with 400. Starlette's middleware always sends 400."""
+    """Refuse requests to disallowed hosts with 421, and malformed Host headers with 400. Starlette always sends 400."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated Host headers
+        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 already refuses several Host headers
         respond = app if problem is None else _refusal(telemetry, "host", *problem)
         await respond(scope, receive, send)
 
@@ -24,7 +24,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
 
 
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
-    """Refuse requests that have both Content-Length and Transfer-Encoding, because request smuggling relies on them."""
+    """Refuse requests that have both Content-Length and Transfer-Encoding, which is how request smuggling works."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         has_both = {"content-length", "transfer-encoding"}.issubset(Headers(scope=scope).keys())

@@ -23,9 +23,9 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
     """Refuse requests with 503 while `max_requests` are in flight, and with 408 if a body takes over `body_seconds`.
 
-    A request counts once its body has arrived, so that clients who never send one use up only their connections. To the
-    application, a request that is refused then looks like a client that disconnects. With uvicorn's
-    `limit_concurrency`, Kubernetes would restart an overloaded pod, because its probes would also be refused.
+    A request counts toward `max_requests` only once its body has arrived, so clients who never send a body can't use up
+    the limit. If the request is refused then, the application sees a disconnected client. Don't use uvicorn's
+    `limit_concurrency` instead: it also refuses health probes, so Kubernetes would restart an overloaded pod.
     """
     limit = _Limit(max_requests, refusals)
 
@@ -68,7 +68,7 @@ class _Request:
             await self._refusal(scope, self._receive, self._send)
 
     def _count(self) -> None:
-        self._is_counted, self._deadline = True, None  # the body is complete, so nothing more can be late
+        self._is_counted, self._deadline = True, None  # the body has arrived, so the deadline no longer applies
         self._limit.in_flight += 1
         if self._limit.in_flight > self._limit.max_requests:
             headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
@@ -92,17 +92,17 @@ class _Request:
         return message
 
     async def send(self, message: Message) -> None:
-        if self._refusal is None:  # a refused request gets no other response
+        if self._refusal is None:  # ignore the application's response to a refused request
             self._has_response = True
             await self._send(message)
 
 
 @dataclass
 class Connections:
-    """Open connections. At the limit, a new connection replaces one whose request the server still waits for.
+    """The open connections. At the limit, a new connection replaces one that is idle or still sending its request.
 
-    Of these, the network with the most connections loses the least recently active one. If there are none, the new
-    connection is closed.
+    Of those connections, close the least recently active one in the network that has the most connections. If there
+    are none to replace, close the new connection.
     """
 
     _limit: int
@@ -110,7 +110,7 @@ class Connections:
     _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # least recently active first
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
-        """Add a connection, or move it to the end when it receives data."""
+        """Add a connection or, when a known connection receives data, mark it as the most recently active."""
         self._open.pop(added, None)
         if len(self._open) >= self._limit:
             self._refusals.add(_CONNECTION)

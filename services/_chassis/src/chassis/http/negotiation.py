@@ -16,7 +16,7 @@ def accepts_gzip(headers: Headers) -> bool:
 
 
 def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
-    """Return the quality of each lower-cased value in `Accept` or `Accept-Encoding` headers; 0 if malformed."""
+    """Map each value in `Accept` or `Accept-Encoding` headers, in lower case, to its quality (0 if malformed)."""
     qualities: dict[str, float] = {}
     for element in ",".join(lines).split(","):
         value, *parameters = element.split(";")

@@ -29,12 +29,12 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Must be longer than load balancers keep idle connections, or they would send requests on closing connections.
+# Must exceed the idle timeout of load balancers, or they could send requests on connections that are being closed.
 _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60  # how long a client may stop reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
-_SPARE_CONNECTIONS = 100  # for health probes, and to answer excess requests with 503
+_SPARE_CONNECTIONS = 100  # connections reserved for health probes, and for answering excess requests with 503
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
@@ -52,12 +52,12 @@ class HttpServiceSettings(ServerSettings):
     header_timeout_seconds: PositiveFloat = 10
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
-    # If true, clients use https: cookies are sent over https only, and HSTS forbids plain HTTP.
+    # Whether all clients use HTTPS. If so, cookies are sent over HTTPS only, and HSTS forbids plain HTTP.
     secure_cookie: bool = False
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces and baggage. This is safe only behind a gateway that removes clients' trace headers.
+    # Whether to continue the trace and baggage in request headers. Safe only if a gateway removes clients' own headers.
     trust_traces: bool = False
-    # The host names that requests may use. An empty set allows all names.
+    # The names that a request's Host header may contain. An empty set allows all names.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -69,13 +69,14 @@ class HttpService:
         self.settings = settings
         self.telemetry = telemetry
         self.readiness_checks: list[ReadinessCheck] = []
-        self.unobserved: list[str] = []  # prefixes of paths whose requests get no spans, durations or log lines
+        self.unobserved: list[str] = []  # requests to paths with these prefixes get no spans, durations or log lines
         self.refusals = Refusals("http", telemetry, *REFUSED)
         self.is_draining = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         settings = self.settings
-        # Probes bypass the limits, or busy pods would restart, and the host check, because they name the pod's address.
+        # Probes bypass the limits, so that busy pods aren't restarted, and the host check, because their Host header
+        # contains the pod's address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
@@ -110,7 +111,7 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # by default, uvicorn trusts 127.0.0.1
+            proxy_headers=False,  # by default, uvicorn trusts proxy headers from 127.0.0.1
             **options,
         )
         super().__init__(config)
@@ -158,13 +159,13 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # Keep serving, because clients learn only some time after SIGTERM that the pod is stopping.
+                # Keep serving for a while, because clients learn only some time after SIGTERM that the pod is stopping.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Raise the limit on open files to `needed`, or to a lower hard limit. Each connection counts as an open file."""
+    """Raise the open file limit to `needed`, or as far as the hard limit allows. Each connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -184,6 +185,6 @@ def _listen(host: str, port: int) -> socket.socket:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # drop the address that Python appends
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # connections inherit this; the kernel closes one if its client stops reading
+    if sys.platform == "linux":  # accepted connections inherit this: the kernel closes stalled ones
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

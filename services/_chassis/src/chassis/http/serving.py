@@ -21,7 +21,7 @@ from chassis.values.cards import mask_cards
 
 log = structlog.get_logger()
 
-CLIENT_CLOSED_REQUEST = 499  # the status that nginx also records when a client leaves before the response is sent
+CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that disconnects before it gets the response
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
@@ -49,7 +49,7 @@ PAGE_HEADERS = {
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers, and HSTS over TLS, to responses that lack them. The default headers suit JSON."""
+    """Add `headers`, and HSTS over TLS, to responses that don't set them already. The default headers suit JSON."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
@@ -66,7 +66,7 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 
 
 def with_https(app: ASGIApp) -> ASGIApp:
-    """Treat all requests as https, because a proxy that isn't trusted can't report the scheme."""
+    """Treat all requests as HTTPS, because a proxy that isn't trusted can't tell us the client's scheme."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "scheme": "https"}, receive, send)
@@ -166,13 +166,13 @@ class _Exchange:
     _receive: Receive
     _send: Send
     _request_id: str
-    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # the server's response if the application doesn't send one
     complete: bool = False
     client_left: bool = False
 
     async def receive(self) -> Message:
         message = await self._receive()
-        # After a complete response, servers send this message even if the client is still connected.
+        # After a complete response, servers send `http.disconnect` even if the client is still connected.
         self.client_left |= message["type"] == "http.disconnect" and not self.complete
         return message
 
@@ -181,14 +181,14 @@ class _Exchange:
             self.status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # after a disconnect, the server drops this message silently
+        if is_last:  # check now, because the server silently drops messages to a disconnected client
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last
 
 
 def _identify(scope: Scope) -> dict[str, str]:
-    """Return the client's address and the request id. Ignore an X-Request-ID that is malformed or has a card number."""
+    """Return the client's address and the request id. Ignore a malformed X-Request-ID, or one with a card number."""
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     is_valid = _REQUEST_ID.fullmatch(received) and mask_cards(received) == received
     identity = {semconv.REQUEST_ID: received if is_valid else uuid.uuid4().hex}

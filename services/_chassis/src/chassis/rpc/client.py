@@ -29,7 +29,7 @@ from chassis.telemetry.propagation import TRACEPARENT, baggage_attributes, is_un
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
-"""Takes a request, its response and trailing metadata. Yields each part's name and whether the part is valid."""
+"""Checks a response, given its request and trailing metadata. Yields each part's name and whether the part is valid."""
 
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
@@ -67,13 +67,13 @@ def channel(
 
     Args:
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
-        service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
-        timeout_seconds: the default timeout of calls; shorter if the call being served has less time left.
+        service: its full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
+        timeout_seconds: the default timeout for calls; a call made while serving a call gets at most the time left.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
-        server_name: the name in the server's certificate, if it isn't the target's host, as with a forwarded port.
+        server_name: the server's name in its certificate, if it isn't the target's host, as when a port is forwarded.
         balancing: "mesh" opens one connection to the mesh's proxy, which retries. Health isn't checked: the proxy would
             send the check to a single pod, and when that pod ends, calls to all pods would fail.
     """
@@ -114,7 +114,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 class _Method:
     raw: Any
-    """This method on the gRPC channel in use. The Connection sets it."""
+    """The gRPC method to call, from the channel in use. The Connection sets this."""
 
     def __init__(
         self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str
@@ -159,7 +159,7 @@ class _Method:
         return span, telemetry.propagation.inject(trace.set_span_in_context(span, context)).items()
 
 
-@dataclass(eq=False)  # asyncio.gather hashes calls
+@dataclass(eq=False)  # keeps calls hashable, for asyncio.gather
 class _Call:
     """A call that starts when it is awaited, and can be awaited only once."""
 
@@ -178,7 +178,7 @@ class _Call:
 
     async def _run(self) -> Any:
         method = self._method
-        left = remaining_seconds()  # for the call being served
+        left = remaining_seconds()  # time left for the call being served
         if left is not None and left <= 0:
             raise DeadlineExceeded(f"no time left to call {method.name}")
         timeout_seconds = self._timeout_seconds if left is None else min(self._timeout_seconds, left)
@@ -186,7 +186,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers)  # gRPC would check and convert any other type
+            metadata = Metadata(*self._metadata, *headers)  # saves time: gRPC would check and convert any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:
@@ -199,7 +199,7 @@ class _Call:
             code = error.code().name
             domain_error = from_rpc_error(error)
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
-            raise domain_error from None  # an AioRpcError's message may quote the request
+            raise domain_error from None  # don't chain the AioRpcError: its message may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise

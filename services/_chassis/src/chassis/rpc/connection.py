@@ -43,7 +43,7 @@ class Connection:
     """A replacement for grpc.aio.Channel that supports plaintext, and mutual TLS with changing certificates.
 
     `wrap` is called with each stub method's name, and returns an object that replaces the method. The connection sets
-    the object's attribute `raw` to the method of the channel in use.
+    the object's `raw` attribute to the real method, on the channel in use.
     """
 
     def __init__(
@@ -85,8 +85,7 @@ class Connection:
     async def _follow(self, certificates: Certificates) -> None:
         """Open another channel if the certificates have changed, and use it once a backend has accepted them.
 
-        Until then, keep using the old certificates: while authorities are changing, some peers don't know the new
-        authority yet.
+        Until then, keep using the old channel: during a CA rollover, some peers don't trust the new CA yet.
         """
         identity = certificates.refresh()
         if identity is not self._identity:
@@ -99,5 +98,5 @@ class Connection:
         for use in self._uses:
             use(newest)
         while self._opened[0] is not newest:
-            await self._opened[0].close(_LONGEST_CALL_SECONDS)  # waits for calls in flight
+            await self._opened[0].close(_LONGEST_CALL_SECONDS)  # lets calls in flight finish
             del self._opened[0]

@@ -1,4 +1,4 @@
-"""A grpc.aio server on which one broken call can't harm the others."""
+"""A grpc.aio server on which one broken call can't harm other calls."""
 # ruff: noqa: SLF001 - grpc.aio has no public way to do this; uv.lock pins its version
 
 import asyncio
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 
 class Server(_server.Server):
-    """Serves streams only: handlers made by `grpc.stream_unary_rpc_method_handler` or its streaming sibling."""
+    """Supports only handlers made by `grpc.stream_unary_rpc_method_handler` or `stream_stream_rpc_method_handler`."""
 
     def __init__(self, options: list[tuple[str, Any]]) -> None:
         self._loop = cygrpc.get_working_loop()
@@ -20,10 +20,10 @@ class Server(_server.Server):
 
 
 class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
-    """Accepts the calls of each method in a loop of its own.
+    """Accepts each method's calls in a separate loop.
 
-    grpc.aio accepts all calls in one loop, which decodes the method's name. If the name isn't UTF-8, this ends the loop
-    and the server. It also waits anew for every registered method at each call.
+    grpc.aio itself accepts all calls in a single loop. A method name that isn't UTF-8 makes this loop fail, which ends
+    the server. For each call, the loop also starts waiting for every registered method again, which is slow.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -56,5 +56,5 @@ class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
 
     def _start_call(self, serve: Coroutine[Any, Any, None], state: Any, loop: Any, name: str) -> None:
         call = loop.create_task(cygrpc._schedule_rpc_coro(serve, state, loop, name))
-        self._calls.add(call)  # asyncio itself keeps only weak references to tasks
+        self._calls.add(call)  # keep a reference, because asyncio only keeps weak ones
         call.add_done_callback(self._calls.discard)

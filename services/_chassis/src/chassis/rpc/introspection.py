@@ -75,7 +75,7 @@ class _Descriptors:
 
 
 class Introspection:
-    """Creates health and reflection handlers, whose calls don't count as calls in flight: probes must not be shed."""
+    """Creates health and reflection handlers. Their calls don't count as in flight, because probes must not be shed."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

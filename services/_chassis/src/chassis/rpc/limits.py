@@ -9,23 +9,24 @@ from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, ended streams count until their memory is freed, so gRPC would refuse clients within the limit.
+    # By default, gRPC counts ended streams until their memory is freed, so it would refuse clients within the limit.
     ("grpc.http.overload_protection", 0),
-    # Bound the memory of a stream that isn't read. With bdp_probe, gRPC would resize the buffer at run time.
+    # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, it would resize this buffer.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels excess calls.
     ("grpc.server.max_pending_requests", 800),
     ("grpc.server.max_pending_requests_hard_limit", 800),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call, so drop slow clients.
+    # Until a client acknowledges our HTTP/2 settings, gRPC accepts 16 MiB of headers per call, so limit how long it may
+    # take to acknowledge them.
     ("grpc.http2.settings_timeout", 10_000),
-    # By default, a busy connection gets a 4 MiB buffer.
+    # By default, gRPC's read buffer for a busy connection grows to 4 MiB.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
 )
 
 _SHED_RETRY_SECONDS = 0.5
-_METHOD_SHARE = 3  # on the internal port, a method gets at most one in this many places
+_METHOD_SHARE = 3  # on the internal port, at most a third of the allowed calls may be to the same method
 _IN_FLIGHT = "in_flight"
 
 
@@ -38,21 +39,21 @@ class Limiter:
 
     Attributes:
         in_flight: the number of calls that the service is working on.
-        method_limit: how many of these calls may be of the same method.
-        peers: the port's connections, and the calls that wait for their clients.
+        method_limit: how many of these calls may be to the same method.
+        peers: the port's connections, and the port's calls that wait for a client.
     """
 
     def __init__(self, port_name: str, limit: int, max_connections: int, telemetry: Telemetry) -> None:
         self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
-        # Customers cause calls here, too, such as quotes: when these hang, operators still need places.
+        # Customers cause internal calls, too, such as quotes. If those hang, operators' calls must still be admitted.
         self.method_limit = max(1, limit // _METHOD_SHARE) if port_name == "internal" else limit
         self.in_flight = 0
         self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, *REASONS)
         self.peers = Peers(max_connections, self._refusals)
 
     def admit(self, of_method: int) -> None:
-        """Raise Overloaded if too many calls, including this one, are in flight: in total, or of its method."""
+        """Raise Overloaded if too many calls (including this one) are in flight on the port, or to the same method."""
         if self.in_flight > self.limit or of_method > self.method_limit:
             self._refusals.add(_IN_FLIGHT)
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)

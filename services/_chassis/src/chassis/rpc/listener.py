@@ -17,12 +17,12 @@ from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
-# Drop the traceback that gRPC logs whenever a client leaves before reading its response.
+# Suppress the traceback that gRPC logs whenever a client disconnects before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# Drop metadata that isn't UTF-8, which gRPC logs twice a call.
+# gRPC logs metadata that isn't valid UTF-8 twice per call. Suppress those log records.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record.msg).startswith("Invalid encoding"))
 
-# Kubernetes restarts a pod that is not live. An unready pod must stay live: a restart doesn't repair a store.
+# Kubernetes restarts a pod that isn't live. An unready pod must stay live, because a restart wouldn't repair its store.
 _LIVENESS = "liveness"
 # Customers' requests are small; batches from our own services are larger.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 class Listener:
     """A gRPC server with its own port and limits.
 
-    If given another listener's `health`, it serves only health, in plaintext: Kubernetes can't probe over mutual TLS.
+    Given another listener's `health`, it only serves health checks, in plaintext: Kubernetes can't probe mutual TLS.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Listener:
         self.health = health or Health()
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0 picks a free one) and return it. If it is in use, raise OSError, naming the setting."""
-        # Don't wrap health and reflection, or probes would count towards the limit and clutter the telemetry.
+        """Serve on a port (0 picks a free one) and return it. If the port is in use, raise OSError naming `setting`."""
+        # Don't wrap health and reflection, or probes would count toward the limit and clutter the telemetry.
         services, address = self.registrar.methods, f"{self._host}:{port}"
         methods = {**services, SERVICE_NAME: self._introspection.health(self.health)}
         if services:
@@ -75,7 +75,7 @@ class Listener:
                 bound = self._server.add_insecure_port(address)
             else:
                 bound = self._server.add_secure_port(address, server_credentials(self._certificates))
-        except RuntimeError as error:  # gRPC doesn't say what is wrong
+        except RuntimeError as error:  # gRPC's message doesn't say why the port can't be used
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._server.start()
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
@@ -94,7 +94,7 @@ class Listener:
     async def stop(self, grace_seconds: float) -> None:
         """Stop accepting calls, and give calls in flight `grace_seconds` to finish.
 
-        Clients may keep health watches open forever, so these are closed half a second after the last other call.
+        Clients may keep health watches open forever, so close the watches half a second after the last other call.
         """
         self._watching.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")

@@ -1,4 +1,4 @@
-"""Closes the connections of a gRPC port that hold the most, when there are too many or they hold too much."""
+"""Closes connections to a gRPC port when there are too many, or when they take up too much memory."""
 
 import asyncio
 import os
@@ -23,31 +23,32 @@ T = TypeVar("T")
 
 REASONS = NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION = "no_request", "unread_response", "open_call", "connection"
 
-SPARE_CONNECTIONS = 250  # how far the limit may be exceeded between two checks
+SPARE_CONNECTIONS = 250  # how far the connection limit may be exceeded between two checks
 _MAX_BYTES = 14 * 1024 * 1024
 _UNCHECKED_CALLS = 300
-_CALL_BYTES = 48 * 1024  # memory that a call takes besides its messages
+_CALL_BYTES = 48 * 1024  # the memory that a call takes in addition to its messages
 _RECENT_SECONDS, _REQUEST_SECONDS = 1.0, 10.0
 _CHECK_SECONDS, _BUSY_CHECK_SECONDS, _BUSY_CONNECTIONS = 0.5, 0.05, 40
-# In Linux's `struct tcp_info`: the milliseconds since data last arrived, and the number of bytes received.
+# The fields to read from Linux's `struct tcp_info`: milliseconds since data last arrived, and bytes received.
 _TCP_INFO = struct.Struct("=52xI72xQ")
 
 
 @dataclass
 class _Connection:
-    address: str  # the client's, such as `192.0.2.7:50312` or `[2001:db8::7]:50312`
+    address: str  # the client's address, such as `192.0.2.7:50312` or `[2001:db8::7]:50312`
     network: str
     silent_ms: int
     received_bytes: int
     has_called: bool = False
-    held: Counter[str] = field(default_factory=Counter)  # bytes by reason
+    held: Counter[str] = field(default_factory=Counter)  # the bytes that the connection holds, by reason
 
 
 class Peers:
-    """The connections of a port. They hold what they sent since their last request, and calls that wait for the client.
+    """A port's connections. Each holds the bytes sent since its last request, and its calls that wait for the client.
 
-    If this is too much, the network that holds the most loses the connections that hold the most. If there are too many
-    connections, the network with the most loses those without calls, then those that have been silent the longest.
+    If connections hold too much in total, close those that hold the most, in the network that holds the most. If there
+    are too many connections, close some in the network with the most: first those that have never sent a request, then
+    those that have been silent the longest.
     """
 
     def __init__(self, limit: int, refusals: Refusals) -> None:
@@ -57,16 +58,16 @@ class Peers:
         self._calls: dict[Any, tuple[str, int, str, float]] = {}
         self._next_check = _UNCHECKED_CALLS
         self._requesting: set[str] = set()
-        self._received: dict[str, int] = {}  # how many bytes each address had sent at its last request
+        self._received: dict[str, int] = {}  # the bytes received from each address up to its last request
 
     async def wait(self, context: ServicerContext, request: Awaitable[T], peer: str) -> T:
-        """Await a request in its call's task. If it takes over ten seconds, abort the call with RESOURCE_EXHAUSTED."""
+        """Await the current task's request. If it takes over ten seconds, abort the call with RESOURCE_EXHAUSTED."""
         task = asyncio.current_task()
         self.hold(peer, b"", NO_REQUEST)
         try:
             received = await request
         except asyncio.CancelledError:
-            if task in self._calls:  # cancelled by the client
+            if task in self._calls:  # the client cancelled: before `watch` cancels a task, it removes the task
                 raise
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
             raise
@@ -76,7 +77,7 @@ class Peers:
         return received
 
     def hold(self, peer: str, message: bytes, reason: str) -> bytes:
-        """Count a message for the current task's call, until the task ends or waits again. Return the message."""
+        """Count a message as held by the current call until its task ends or waits again. Return the message."""
         self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
         if len(self._calls) >= self._next_check:
             self.check()
@@ -84,7 +85,7 @@ class Peers:
 
     async def watch(self) -> None:
         """Check the connections, pause, and abort calls whose requests are late."""
-        # Poll, because gRPC doesn't report connections, and because a timer would slow down every call.
+        # Poll, because gRPC doesn't report new connections, and because a timer per call would slow calls down.
         await asyncio.sleep(_CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS)
         latest = time.monotonic() - _REQUEST_SECONDS
         for task, (_, _, reason, started) in [*self._calls.items()]:
@@ -94,7 +95,7 @@ class Peers:
                 task.cancel()
 
     def check(self) -> int:
-        """Close connections until the others are within the limits. Return how many connections there were."""
+        """Close connections until the rest are within the limits. Return how many connections there were before."""
         found = self._connections()
         heavy = _excess(found, _MAX_BYTES, lambda one: one.held.total(), lambda one: one.held.total())
         idle = _excess(found, self._limit, lambda _: 1, lambda one: (not one.has_called, one.silent_ms))
@@ -119,10 +120,10 @@ class Peers:
             connection.held[NO_REQUEST] = connection.received_bytes - self._received.get(address, 0)
         self._calls = {task: call for task, call in self._calls.items() if not task.done()}
         self._next_check = len(self._calls) + _UNCHECKED_CALLS
-        recent = time.monotonic() - _RECENT_SECONDS  # on a busy service, many requests are about to be read
+        recent = time.monotonic() - _RECENT_SECONDS  # a busy service is about to read many newer requests
         for peer, size, reason, started in self._calls.values():
             if (reason != NO_REQUEST or started <= recent) and (calling := found.get(_address(peer))):
-                # Our own clients keep a health watch open on each connection, so the first one is free.
+                # Our own clients keep a health watch open on each connection, so don't count its first open call.
                 calling.held[reason] += 0 if reason == OPEN_CALL and OPEN_CALL not in calling.held else size
         return [*found.values()]
 
@@ -130,7 +131,7 @@ class Peers:
 def _excess(
     found: list[_Connection], limit: int, weigh: Callable[[_Connection], int], key: Callable[[_Connection], Any]
 ) -> Iterator[_Connection]:
-    """Yield connections, of the heaviest network and by descending key, until the others weigh at most `limit`."""
+    """Yield connections, from the heaviest network and with the highest key first, until the rest fit `limit`."""
     totals: Counter[str] = Counter()
     for one in found:
         totals[one.network] += weigh(one)
@@ -147,13 +148,16 @@ def _address(peer: str) -> str:
 
 
 def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection]:
-    """Find a port's connections among the open files of this process, and close some. On macOS, their sizes are 0."""
+    """Yield a port's connections, found among this process's open files. Close those listed in `closed`.
+
+    On macOS, the connections' silent time and received bytes are reported as 0.
+    """
     for file in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
-        with suppress(OSError, IndexError):  # closed by now, not connected, or a Unix socket, which has no port
-            # Never duplicate another file: closing the duplicate would release SQLite's locks on the file.
+        with suppress(OSError, IndexError):  # the file is closed by now, or is a socket without a peer or port
+            # Duplicate only sockets: closing a duplicate of a SQLite file would release SQLite's locks on the file.
             if not stat.S_ISSOCK(os.fstat(file).st_mode):
                 continue
-            # As an IPv6 socket, it also returns IPv4 addresses.
+            # Even with AF_INET6, an IPv4 socket returns its IPv4 addresses.
             with socket.fromfd(file, socket.AF_INET6, socket.SOCK_STREAM) as found:
                 if found.getsockname()[1] == port:
                     host, client_port, *_ = found.getpeername()

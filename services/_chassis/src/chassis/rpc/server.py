@@ -28,7 +28,7 @@ from shop_internal import failpoints_pb2_grpc
 log = structlog.get_logger()
 
 _READINESS_INTERVAL_SECONDS = 1.0
-# A single slow store response must not make a service's only pod unready. While a store is down, calls fail anyway.
+# One slow store response must not make a service's only pod unready, and while a store is down, calls fail anyway.
 _CHECKS_UNTIL_NOT_READY = 3
 _TRIM_SECONDS = 5.0
 
@@ -39,7 +39,7 @@ Register = Callable[[Any, Any], None]
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    Readiness checks are for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`.
+    Readiness checks may query the service's own store, but never a peer; see `chassis.process.ReadinessCheck`.
     `start` sets the ports. `internal_port` stays None without internal services, and `health_port` without HEALTH_PORT.
     """
 
@@ -59,18 +59,18 @@ class Service:
         self.health_port: int | None = None
         self.channels = AsyncExitStack()
         self.readiness_checks: list[ReadinessCheck] = []
-        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # until a check succeeds, one failure is enough to be unready
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # at first, a single failure makes the service unready
 
     def add_servicer(self, register: Register, servicer: object) -> None:
-        """Serve a servicer; `register` is its generated `add_..._to_server`."""
+        """Serve `servicer` on the public port. `register` is the servicer's generated `add_..._to_server` function."""
         register(servicer, self._public.registrar)
 
     def add_internal_servicer(self, register: Register, servicer: object) -> None:
-        """Serve a servicer for our own services and operators, on a port that the shop's clients can't reach."""
+        """Serve `servicer` on the port for our own services and operators, which the shop's clients can't reach."""
         register(servicer, self._internal_listener().registrar)
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
-        """Open a channel to a peer, passing `options` to `client.channel`. Close it when this service stops."""
+        """Open a channel to a peer, passing `options` to `client.channel`. It is closed when this service stops."""
         opened = client.channel(
             target,
             service,
@@ -83,7 +83,7 @@ class Service:
         return opened
 
     async def start(self) -> None:
-        """Start serving. Raise OSError with the address if a port is in use."""
+        """Start serving. If a port is in use, raise OSError with the address."""
         if self.settings.lab:
             # Don't observe this servicer: traces and metrics must not give away when a fault was injected.
             unobserved: Any = replace(self._internal_listener().registrar, telemetry=Telemetry())
@@ -105,7 +105,7 @@ class Service:
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
-        # This stops the port if opening the next port fails, and stops HEALTH_PORT once the other ports have drained.
+        # If opening the next port fails, this stops the port at once. It also stops HEALTH_PORT after the drain.
         self.channels.push_async_callback(listener.stop, 0)
         return bound
 
@@ -182,7 +182,7 @@ async def serving(service: Service, resources: AbstractAsyncContextManager[None]
 
 async def _return_memory() -> None:
     """Return freed memory to the system every five seconds until cancelled."""
-    # Otherwise memory stays resident after a flood of requests, because glibc itself returns only the top of its heap.
+    # After a flood of requests, glibc itself returns only the top of its heap, so the rest would stay resident.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await asyncio.sleep(_TRIM_SECONDS)

@@ -56,7 +56,7 @@ class WrappingRegistrar:
 
     Attributes:
         callers: which callers may call which methods; None lets every caller call everything.
-        methods: each added service's wrapped methods by name, by the full name of the service.
+        methods: maps each added service's full name to its wrapped methods, by method name.
     """
 
     telemetry: Telemetry
@@ -66,7 +66,7 @@ class WrappingRegistrar:
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code also passes the methods and their names to add_registered_method_handlers."""
+        """Do nothing, because generated code also passes the same methods to add_registered_method_handlers."""
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
@@ -87,7 +87,7 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
     """Make a handler reach its method's failpoint first, unless that failpoint can never be enabled."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
-        return handler  # decided once, so that a disabled failpoint doesn't slow calls down
+        return handler  # decide this once, so that a disabled failpoint doesn't slow calls down
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)
@@ -104,7 +104,7 @@ def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Call
             raise MalformedMessage(message="the call ended without a request message")
         try:
             request = parse(raw)
-        except DecodeError as error:  # raised for invalid UTF-8, too
+        except DecodeError as error:  # protobuf raises this for invalid UTF-8, too
             raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request

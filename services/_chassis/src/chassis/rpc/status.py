@@ -1,4 +1,4 @@
-"""The mapping between domain errors and gRPC statuses, in both directions."""
+"""Converts domain errors to gRPC statuses and back."""
 
 import re
 from contextlib import suppress
@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # The colon follows an address. If a connection is lost during a call, the message has no address and gets no hint.
+    # The colon follows an address. A connection lost during a call yields a message without one, so it gets no hint.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -38,7 +38,7 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 _KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # Reject eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
-# Only these reasons are recorded, because a peer outside this project may send anything.
+# The only reasons that are recorded, because a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 
@@ -47,9 +47,9 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
 
 
 def recorded_reason(error: Exception) -> str:
-    """Return the error's reason if this project defines it, otherwise the kind of error.
+    """Return the error's reason if this project defines that reason, otherwise what kind of error it is.
 
-    An unexpected error's message, or a reason from a service outside this project, may contain anything.
+    Never record an unexpected error's message or a foreign service's reason, because these may contain anything.
     """
     if not isinstance(error, errors.DomainError):
         return type(error).__name__
@@ -62,7 +62,7 @@ def reason_from_peer(reason: str) -> str:
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
-    """Convert an error to a status with ErrorInfo, BadRequest for invalid fields, and RetryInfo for a retry delay.
+    """Convert an error to a status with ErrorInfo, BadRequest if fields are invalid, and RetryInfo if it has a delay.
 
     INTERNAL gets only a fixed message, because an unexpected error's message may contain anything.
     """
@@ -86,15 +86,15 @@ def to_status(error: errors.DomainError) -> grpc.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Convert a peer's status to a domain error. If no kind has its code, return Internal: the outcome is unknown."""
+    """Convert a peer's status to a domain error: Internal (outcome unknown) if no other kind has the status code."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None
     with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
-        status = rpc_status.from_call(cast("grpc.Call", error))  # from_call uses only what AioRpcError also has
+        status = rpc_status.from_call(cast("grpc.Call", error))  # AioRpcError has all that from_call uses
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
-            packed.Unpack(detail)  # does nothing if the type differs
+            packed.Unpack(detail)  # does nothing if the detail has another type
     kind = _KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
     message += "".join(hint for text, hint in _HINTS.items() if text in message)

@@ -19,12 +19,12 @@ def money_from_wire(message: money_pb2.Money) -> Money:
 
 
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
-    """Parse an amount in a request. If a part of `field` is invalid, raise InvalidArgument with that part's path."""
+    """Parse an amount in a request. If it is invalid, raise InvalidArgument with a path such as `<field>.nanos`."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
 
 
 def is_price(message: money_pb2.Money, currency_code: str) -> bool:
-    """Return whether an amount is valid, not negative and in this currency."""
+    """Return whether the amount is valid, not negative and in the given currency."""
     return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS
 
 

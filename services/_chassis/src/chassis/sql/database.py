@@ -1,7 +1,7 @@
 """One interface to SQLite and PostgreSQL. Stores write each statement once, in SQL that both databases understand.
 
 - `:name` is a parameter.
-- NOW is the current time. SQLite connections have PostgreSQL's time functions.
+- `NOW` is the current time. PostgreSQL's time functions also work in SQLite.
 - To pass a list, use `listed`, which encodes it as one parameter; `json_each(:items)` returns one row per element.
 - `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
 """
@@ -29,7 +29,7 @@ class StatementRejected(Exception):
 
 
 def is_rejected(error: BaseException) -> bool:
-    """Return whether a rejected statement caused this error. The statement may still succeed for other rows."""
+    """Return whether a rejected statement caused this error. The same statement may succeed for other rows."""
     return isinstance(error.__cause__, StatementRejected)
 
 

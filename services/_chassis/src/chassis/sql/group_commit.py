@@ -1,4 +1,4 @@
-"""Group commit: work that arrives during a flush to disk shares the next one, and a larger flush takes no longer."""
+"""Group commit: all work that arrives during one flush to disk shares the next flush. Larger flushes take no longer."""
 
 import asyncio
 import math
@@ -69,7 +69,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             self._finish(loop, [(batch, outcome)])
             return
         if self._thread is None:
-            # A queue hands a batch over in a third of the time that an executor takes.
+            # Handing a batch to a thread through a queue takes a third as long as through an executor.
             self._thread = threading.Thread(target=self._work, args=[loop], name="commit", daemon=True)
             self._thread.start()
         self._batches.put(batch)
@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([work for work, _ in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - raised in all callers that wait for the batch
+        except Exception as error:  # noqa: BLE001 - reraised to all callers that wait for the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

@@ -20,12 +20,12 @@ _CHECK_WITHIN_SECONDS = 1
 
 @dataclass(frozen=True)
 class Table:
-    """A table with one row for each idempotency key, which has the columns `state` and `recorded_at`.
+    """A table with one row for each idempotency key. It must have the columns `state` and `recorded_at`.
 
     Attributes:
-        key, recorded_id: the columns with an entry's key and id.
+        key, recorded_id: the names of the columns that hold an entry's key and id.
         columns: the columns to read, in addition to RECORDED_SECONDS.
-        listed: lists contain only entries with this state.
+        listed: the state of the entries that lists contain.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Table:
 
 
 class KeyedStore(Generic[EntryT]):
-    """Reads the entries of a table. `undecodable` returns the entry to list for a key whose row can't be decoded."""
+    """Reads a table's entries. `undecodable` makes the entry that lists show for a key whose row can't be decoded."""
 
     def __init__(
         self, database: Database, table: Table, decode: Callable[[Row], EntryT], undecodable: Callable[[str], EntryT]
@@ -51,7 +51,8 @@ class KeyedStore(Generic[EntryT]):
             WHERE state = '{table.listed}' AND (recorded_at, {key}) > (to_timestamp(:at), :key)
             ORDER BY recorded_at, {key} LIMIT :limit
         """
-        # An index finds the range, which contains all keys that begin with the id and a colon, whatever the collation.
+        # The range, which an index finds, contains all keys that begin with the id and a colon in any collation, and
+        # other keys, which the condition with `substr` excludes.
         self._list_of_orders = f"""
             SELECT {columns}, {table.recorded_id} FROM json_each(:items) CROSS JOIN {table.name}
             WHERE {key} >= value->>'id' AND {key} < (value->>'id') || 'z'
@@ -69,7 +70,7 @@ class KeyedStore(Generic[EntryT]):
         return [self._decode_listed(row) for row in rows]
 
     async def list_of_orders(self, order_ids: Sequence[str]) -> list[EntryT]:
-        """Return the entries whose keys are one of the ids, alone or before a colon."""
+        """Return the orders' entries. An entry's key is its order id, or begins with the order id and a colon."""
         rows = await self._database.report(self._list_of_orders, {"items": listed({"id": id_} for id_ in order_ids)})
         return [self._decode_listed(row) for row in rows]
 

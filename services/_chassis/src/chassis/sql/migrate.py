@@ -49,14 +49,14 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Return whether any migration has not run yet. If a newer release has migrated the database, all have run."""
+    """Return whether any migration has not run yet. If a newer release has migrated the database, none is pending."""
     superseded = _superseded(migrations)
     return stored is None or stored in superseded
 
 
 def _require_writable(path: Path) -> None:
     """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable if the file can't be written."""
-    # Don't open the file to find out, because closing it would release this process's locks on the file.
+    # Don't check this by opening the file, because closing it would release this process's locks on the file.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

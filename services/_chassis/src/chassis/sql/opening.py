@@ -9,7 +9,7 @@ from chassis.telemetry.instruments import Telemetry
 def open_database(
     url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
 ) -> AbstractAsyncContextManager[Database]:
-    """Open a migrated database. PostgreSQL needn't be up yet. If a database method fails, it raises `unavailable()`."""
+    """Open a migrated database. PostgreSQL needn't be up yet. Database methods raise `unavailable()` when they fail."""
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:
         from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB

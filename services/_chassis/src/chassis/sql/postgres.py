@@ -1,4 +1,4 @@
-"""PostgreSQL databases. The server may restart at any time: statements are repeated until the server responds."""
+"""PostgreSQL databases. The server may restart at any time, because statements are retried until it responds."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # value, and the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# Keep the connection after these errors. Otherwise, every attempt would open a connection while the disk is full.
+# Keep the connection after these errors. Otherwise, while the disk is full, every attempt would open a new connection.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -76,7 +76,7 @@ class PostgresDatabase(Database):
         self._reports = asyncio.Semaphore()  # limits reports to one connection
 
     async def __aenter__(self) -> Self:
-        await self._pool.open()  # connects on the first statement
+        await self._pool.open()  # doesn't connect yet: the first statement does
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -116,7 +116,7 @@ class PostgresDatabase(Database):
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # If the server has become unreachable, the pool's other connections would also time out.
+                # The server may have become unreachable, and then the pool's other connections would also time out.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:
@@ -209,7 +209,7 @@ def _keeps_session(error: BaseException) -> bool:
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:
-    """Return an error to raise instead of one that may quote parameters or rows."""
+    """Return an error to raise in place of `error`, which may quote parameters or rows."""
     if isinstance(error, psycopg.DataError):
         return StatementRejected("a value cannot be converted or stored")
     return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")

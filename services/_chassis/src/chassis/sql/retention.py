@@ -21,7 +21,7 @@ _BATCH = 200
 _PAUSE_SECONDS = 0.2
 
 _RECORD = "UPDATE retention SET deleted_until = :until WHERE deleted_until < :until"
-# A time without turns looks like a jump, too. Before the first turn, there is no time to compare with.
+# More than a day without a turn also counts as a clock jump. `seen_at` is NULL before the first turn in a new store.
 _READ_CLOCK = f"""
     UPDATE retention SET
         steady_since = CASE WHEN abs(seen_at - {NOW}) > {_DAY_SECONDS} THEN {NOW} ELSE steady_since END, seen_at = {NOW}
@@ -35,7 +35,7 @@ class Deletions:
 
     Attributes:
         key: the column that identifies a row.
-        old: selects the key and the time `at` of up to :limit rows older than :older_than, skipping :passed rows.
+        old: a query for the key and time (`at`) of up to :limit rows older than :older_than, after the first :passed.
         delete: statements that delete the rows with the keys in :items if they are still older than :older_than. The
             first statement returns the deleted rows.
         on_deleted: called with the rows that the first statement returned.
@@ -49,14 +49,14 @@ class Deletions:
     _head: QueueHead = field(default_factory=QueueHead, init=False)
 
     async def delete_old(self, older_than: float, limit: int) -> int:
-        """Delete up to `limit` rows older than `older_than`. Return how many."""
+        """Delete up to `limit` rows older than `older_than`. Return how many were deleted."""
         return len(await self._head.take(partial(self._delete, older_than), limit))
 
     async def _delete(self, older_than: float, limit: int, passed: int) -> Sequence[Row]:
         old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
         if not old:
             return []
-        # Record the deletion first: otherwise, a repeated request could succeed again once its row is deleted.
+        # Record the deletion first. Otherwise, repeating a request whose row is gone could execute the request again.
         await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
         values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))
@@ -64,25 +64,25 @@ class Deletions:
         return deleted
 
     async def complete_since(self) -> float:
-        """Return the highest time of a deleted row, whatever the retention is now; 0 if none was ever deleted."""
+        """Return the latest time of any row deleted so far, under the current or an earlier retention; 0 if none."""
         (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
 
     async def read_clock(self) -> float | None:
-        """Return the database's time, or None if it has jumped by more than a day within the last day."""
+        """Return the database's time, or None if its clock has jumped by more than a day within the last day."""
         ((row,),) = await self.database.write((_READ_CLOCK, {}))
         return float(row["seen_at"]) if row["seen_at"] - row["steady_since"] >= _DAY_SECONDS else None
 
 
 @dataclass
 class Retention:
-    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this."""
+    """Deletes old rows in small batches, so that other writes aren't delayed. Every replica does this."""
 
     deletions: Deletions
     telemetry: Telemetry
     _: KW_ONLY
     days: float
-    rows: str  # the name of the rows in logs
+    rows: str  # what logs call the rows
     _paused: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Retention:
         if now is None:
             log.warning("nothing is deleted, because the clock has jumped", rows=self.rows)
             return
-        # Don't read the clock again: it may jump at any moment.
+        # Use the same time for all batches, because the clock may jump at any moment.
         while deleted := await self.deletions.delete_old(now - self.days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)

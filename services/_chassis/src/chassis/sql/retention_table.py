@@ -1,4 +1,4 @@
-"""Creates the table `retention`, in migrations."""
+"""Creates the `retention` table. Called by migrations."""
 
 import time
 from datetime import UTC, datetime
@@ -9,12 +9,12 @@ from alembic import op
 
 
 def create(records: str, recorded_at: sa.ColumnClause[Any]) -> None:
-    """Create the table of a store that deletes rows of the table `records` by age.
+    """Create the `retention` table for a store that deletes old rows from the table `records`.
 
-    Earlier releases may have deleted rows, so an existing store is only known to be complete since its oldest row. The
-    newest row shows what the clock was.
+    Earlier releases may have deleted rows, so an existing store is only known to be complete since its oldest row. Its
+    newest row tells what time the clock last showed.
     """
-    # Alembic stores the revision after the last migration, so this is None in a new store.
+    # Alembic stores the revision after the last migration, so a new store has none yet.
     is_new = op.get_context().get_current_revision() is None
     times = sa.select(sa.func.min(recorded_at), sa.func.max(recorded_at)).select_from(sa.table(records))
     oldest, newest = map(_seconds, op.get_bind().execute(times).one())
@@ -24,6 +24,6 @@ def create(records: str, recorded_at: sa.ColumnClause[Any]) -> None:
 
 
 def _seconds(moment: datetime | float | None) -> float | None:
-    if isinstance(moment, datetime):  # SQLite's have no time zone
+    if isinstance(moment, datetime):  # datetimes from SQLite have no time zone
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return moment

@@ -1,11 +1,11 @@
-"""PostgreSQL URLs for SQLAlchemy. They aren't in `engine`, because it needs greenlet, which most images lack."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Keep this out of `engine`, which needs greenlet: most images don't have it."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL
 
 from chassis.sql.url import libpq_url
 
-# Don't prepare statements: a pooler may run the next transaction in another session, which lacks them.
+# Don't prepare statements: a pooler may run the next transaction in another session, where they don't exist.
 UNPREPARED = {"prepare_threshold": None}
 
 

@@ -26,7 +26,7 @@ ANSWER_WITHIN_SECONDS = 4  # how long to wait for a lock that another process ho
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
 _LONGEST_LOG_PAGES = 20_000  # 80 MB; beyond this, commits checkpoint the log themselves
-# With these primary error codes, the file is unusable. All other errors concern a single statement.
+# Primary error codes that mean that the file is unusable. All other errors concern a single statement.
 AWAY = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -49,7 +49,7 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
-        # Damaged text must not make a whole report fail.
+        # Replace damaged text, so that it doesn't make a whole report fail.
         self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
@@ -105,7 +105,7 @@ class SqliteDatabase(Database):
             results = [[fetch(connection, text, parameters) for text, parameters in statements] for statements in batch]
             connection.execute("COMMIT")
         finally:
-            # SQLite rolls back by itself after some errors, for example if the disk is full.
+            # After some errors, such as a full disk, SQLite has already rolled back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._commits_done += 1
@@ -115,7 +115,7 @@ class SqliteDatabase(Database):
 
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the file. By default, SQLite does this during commits, which delays them."""
-        with suppress(sqlite3.DatabaseError):  # commits will report a full disk or a damaged file
+        with suppress(sqlite3.DatabaseError):  # if the disk is full or the file damaged, commits will report it
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
@@ -126,7 +126,7 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # 512 KiB. With the default of 2 MB, orders are no faster, because the kernel also caches the file.
+    # Use 512 KiB. The default of 2 MB doesn't make orders faster, because the kernel also caches the file.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")
@@ -136,7 +136,7 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Switch the file to WAL mode, in which readers and the writer don't wait for each other."""
-    # SQLite's own timeout doesn't apply to this statement if several processes run it at the same time.
+    # Retry here, because SQLite ignores its timeout if several processes run this statement at the same time.
     _execute_unlocked(connection, "PRAGMA journal_mode = WAL", ANSWER_WITHIN_SECONDS)
 
 
@@ -159,7 +159,7 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
-    """Return the cause of the store's `unavailable` error: this error, or StatementRejected if the file is usable."""
+    """Return what to report as the cause of `unavailable`: `error`, or StatementRejected if the file is usable."""
     if primary_code(error) in AWAY:
         return error
     name = getattr(error, "sqlite_errorname", type(error).__name__)

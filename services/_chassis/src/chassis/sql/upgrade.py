@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 
-_NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
+_NOT_ALLOWED = {"42501", "25006"}  # SQLSTATEs for insufficient privilege and a read-only transaction
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII. Advisory locks are per database, so all services use the same number.
 
 

@@ -36,7 +36,7 @@ def validate_url(url: str) -> None:
     if sqlite_path(url) is not None:
         return
     libpq = libpq_url(url)
-    # libpq mistakes part of an unescaped password for the host or the database, and would quote it in errors.
+    # libpq would mistake part of an unescaped password for the host or database name, and quote that part in errors.
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")
@@ -47,7 +47,7 @@ def validate_url(url: str) -> None:
         raise malformed
     try:
         parts = psycopg.conninfo.conninfo_to_dict(libpq)
-    except psycopg.ProgrammingError:  # its message may quote part of the password
+    except psycopg.ProgrammingError:  # don't chain this error: its message may quote part of the password
         raise malformed from None
     ports = str(parts.get("port", "")).split(",")
     if not all(not port or (port.isdecimal() and 0 < int(port) <= _MAX_PORT) for port in ports):

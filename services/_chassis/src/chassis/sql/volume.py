@@ -14,7 +14,7 @@ def observe_volume(telemetry: Telemetry, url: str) -> None:
 
     def volume_bytes() -> int:
         usage = shutil.disk_usage(path.parent)
-        return usage.used + usage.free  # without what is reserved for root, as `df` computes it
+        return usage.used + usage.free  # like `df`, exclude the space reserved for root
 
     telemetry.observe(semconv.STORE_USAGE, lambda: [(_file_bytes(path), ())])
     telemetry.observe(semconv.STORE_VOLUME_USAGE, lambda: [(shutil.disk_usage(path.parent).used, ())])

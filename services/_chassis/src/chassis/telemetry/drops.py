@@ -19,12 +19,12 @@ log = structlog.get_logger()
 
 _LOG_INTERVAL_SECONDS = 60.0
 _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
-# The SDK logs this for each item that a full queue loses.
+# The message that the SDK logs for each item lost to a full queue.
 _QUEUE_FULL = "Queue full, dropping %s."
 
 
 class SdkLogs(logging.Filter):
-    """Reads the SDK's log records about lost telemetry, and suppresses them, because they may quote responses."""
+    """Reads the SDK's log records about lost telemetry. Suppresses the records, because they may quote responses."""
 
     last_failure = "unknown"
     """The status of the last failed export, such as `UNAVAILABLE` or `HTTP 503`, or its exception type."""
@@ -35,16 +35,16 @@ class SdkLogs(logging.Filter):
         "opentelemetry.exporter.otlp.proto.http.metric_exporter",
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
         "opentelemetry.sdk._shared_internal",
-        "opentelemetry.util.re",  # quotes malformed headers
+        "opentelemetry.util.re",  # its warnings quote malformed headers, which may contain secrets
     )
 
     def install(self, queues: "Mapping[str, DropCounter]") -> None:
-        """Start reading. `queues` has the counters of items lost to full queues, by the SDK's name for the items."""
+        """Start reading log records. `queues` maps the SDK's item names, such as `Span`, to counters of lost items."""
         self._queues = queues
         for name in self._LOGGERS:
             logger = logging.getLogger(name)
-            logger.setLevel(logging.WARNING)  # even if LOG_LEVEL is higher
-            logger.filters.insert(0, self)  # before OpenTelemetry's filter, which drops repetitions
+            logger.setLevel(logging.WARNING)  # count losses even if LOG_LEVEL is higher
+            logger.filters.insert(0, self)  # run before OpenTelemetry's filter, which drops repetitions
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -107,7 +107,7 @@ class CountedExporter:
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False
-        if not is_delivered:  # metrics aren't counted one by one
+        if not is_delivered:  # a failed export of metrics counts as one item
             self._drops.add(len(batch) if isinstance(batch, Sequence) else 1)
         self._drops.log()
 
@@ -115,7 +115,7 @@ class CountedExporter:
         identity = self._certificates and self._certificates.refresh()
         if identity is not self._identity:
             replaced, self._exporter, self._identity = self._exporter, self._create(), identity
-            replaced.shutdown()  # no export uses it now: a signal's exports never overlap
+            replaced.shutdown()  # safe, because exports of the same signal never overlap
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._exporter, name)

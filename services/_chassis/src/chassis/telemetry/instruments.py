@@ -19,7 +19,7 @@ Read = Callable[[], Iterable[tuple[float, Attributes]]]
 
 @dataclass(frozen=True)
 class Telemetry:
-    """A process's telemetry, passed to all code that serves or makes calls. The default exports nothing."""
+    """A process's telemetry, passed to all code that serves or makes calls. By default, it exports nothing."""
 
     tracer: Tracer = field(default_factory=NoOpTracer)
     meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
@@ -48,7 +48,7 @@ class Telemetry:
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:
                 return [Observation(value, dict(attributes)) for value, attributes in read()]
-            except OSError:  # for example, a file doesn't exist yet; the other metrics must still be exported
+            except OSError:  # if a file doesn't exist yet, for example, still export the other metrics
                 return []
 
         create = getattr(self.meter, f"create_observable_{metric.kind.value}")

@@ -31,12 +31,12 @@ _UNSAMPLED = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f
 # gRPC rejects calls with more than 8 KiB of metadata, so a client's overlong baggage would make our own calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
-# Silence these loggers' warnings, because they quote malformed headers, which may contain secrets.
+# Suppress these loggers' warnings, because they quote malformed headers, which may contain secrets.
 for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.propagators"):
     logging.getLogger(_quoting).setLevel(logging.ERROR)
 
 unsampled_traceparent: ContextVar[str] = ContextVar("unsampled_traceparent", default="")
-"""The traceparent of an unsampled call, otherwise "". The call just passes this header on, without an SDK context."""
+"""The traceparent header of an unsampled call, which just passes it on, without an SDK context. Empty otherwise."""
 
 
 class Propagation:
@@ -78,7 +78,7 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
 
 def load_propagation(names: str) -> Propagation:
-    """Load the propagators listed in OTEL_PROPAGATORS. Raise ValueError if no installed package provides one."""
+    """Load the propagators listed in OTEL_PROPAGATORS. Raise ValueError if one of them isn't installed."""
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
         return Propagation()
@@ -92,7 +92,7 @@ def load_propagation(names: str) -> Propagation:
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
     """Return an empty context that starts a new trace, and a link to the trace that an untrusted client sent."""
     span = trace.get_current_span(given).get_span_context()
-    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # no trace state: it may contain anything
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # drop the trace state: it may contain anything
     return Context(), [Link(linked)] if linked.is_valid else []
 
 

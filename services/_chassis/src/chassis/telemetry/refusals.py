@@ -23,7 +23,7 @@ class Refusals:
 
     def add(self, reason: str) -> None:
         self._count(reason, 1)
-        if not self._unlogged:  # a flood of requests must not flood the log
+        if not self._unlogged:  # log later, and only once, because a flood of requests must not flood the log
             asyncio.get_running_loop().call_later(_LOG_SECONDS, self._log)
         self._unlogged[reason] += 1
 

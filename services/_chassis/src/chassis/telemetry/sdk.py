@@ -39,7 +39,7 @@ _SHUTDOWN_SECONDS = 3.0
 
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT until `Telemetry.shutdown` is called."""
-    # The SDK reads these variables itself and, unlike our settings, doesn't ignore white space around their values.
+    # Strip white space around the values, because the SDK reads these variables itself and doesn't strip it.
     os.environ.update({name: text.strip() for name, text in os.environ.items() if name.startswith("OTEL_")})
     # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
     resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
@@ -86,9 +86,9 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
 
 
 def load_exporters(protocol: str) -> list[Callable[[], Any]]:
-    """Return OpenTelemetry's exporters of traces, metrics and logs over `grpc` or `http/protobuf`.
+    """Return OpenTelemetry's exporter classes for traces, metrics and logs over `grpc` or `http/protobuf`.
 
-    They read their settings from the environment.
+    The exporters read their settings from the environment.
     """
     # Import by name: the other protocol's modules would waste memory.
     package = f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}"
@@ -108,4 +108,4 @@ def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
     for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            exporter.shutdown()  # abort the hanging export and refuse any others
+            exporter.shutdown()  # abort the hanging export and prevent further exports

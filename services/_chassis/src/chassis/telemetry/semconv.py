@@ -1,6 +1,6 @@
 """The names of all span attributes and metrics that the project exports.
 
-Names come from OpenTelemetry's semantic conventions where these define one; all others begin with `shop.`. Only this
+Names come from OpenTelemetry's semantic conventions if they define one; all other names begin with `shop.`. Only this
 module spells out the names. `signals.md`, next to the chassis's README, is generated from it.
 """
 

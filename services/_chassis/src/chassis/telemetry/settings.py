@@ -1,4 +1,4 @@
-"""Validates OpenTelemetry's environment variables: the SDK would replace or log invalid values, or fail later."""
+"""Validates OpenTelemetry's environment variables. The SDK would log or replace invalid values, or fail later."""
 
 import re
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from msgspec import Meta
 from chassis.settings import FilePath, Parse, PositiveFloat, PositiveInt, SecretStr, Settings
 from chassis.telemetry.propagation import W3C, Propagation, load_propagation
 
-# A header that both gRPC and HTTP accept, as name=value.
+# Matches `name=value` for any header that both gRPC and HTTP accept.
 _HEADER = re.compile(r"\s*[A-Za-z0-9_.-]+\s*=[\x20-\x7e]*")
 
 

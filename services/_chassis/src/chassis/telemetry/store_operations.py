@@ -33,7 +33,7 @@ class Operation:
     """A description of an operation, without its values.
 
     Attributes:
-        name: what the operation does, such as INSERT; begins with BATCH if it has several statements.
+        name: what the operation does, such as INSERT; begins with BATCH if the operation has several statements.
         summary: the span's name, such as `INSERT orders`.
     """
 
@@ -98,7 +98,7 @@ class StoreTelemetry:
 
 
 class _Measurement:
-    """A running operation."""
+    """A context manager that measures one running operation."""
 
     __slots__ = ("_labels", "_span", "_started", "_store")
 

@@ -23,7 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files leave it unchanged."""
+    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files don't replace it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Certificates:
         """Return the current identity. Check the files for changes at most once a second. Thread-safe."""
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_SECONDS:
-            self._checked_at = now  # set first, so that no other thread checks at the same time
+            self._checked_at = now  # set this before reloading, so that no other thread reloads at the same time
             self._reload()
         return self.current
 
@@ -55,12 +55,12 @@ class Certificates:
         except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
-            return  # the files are just being replaced: wait for the next check
+            return  # the files are being replaced right now, so wait for the next check
         if not problem:
             self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
             return
-        self.failed_reloads += 1  # counted at each check, so that the alert lasts as long as the problem
+        self.failed_reloads += 1  # count every failed check, so that the alert lasts as long as the problem
         if versions != self._failed:
             log.error("certificates not reloaded", folder=str(self.folder), error=problem)
         self._failed = versions
@@ -85,7 +85,7 @@ def _load(folder: Path) -> Identity:
         for side in sides:
             side.verify_mode = ssl.CERT_REQUIRED
             side.load_verify_locations(cadata=authorities.decode("ascii"))
-            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # None would make OpenSSL prompt
+            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # with None, OpenSSL would prompt
         own = _handshake(*sides)
     except ssl.SSLCertVerificationError as error:
         raise ValueError(f"tls.crt is not valid by ca.crt: {error.verify_message}") from None

@@ -1,4 +1,4 @@
-"""Spellings of booleans in settings, in lower case. This module imports nothing, because every command loads it."""
+"""Spellings of booleans in settings, in lower case. This module imports nothing, because every CLI command loads it."""
 
 BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),

@@ -13,19 +13,20 @@ SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060
 _LONG_NUMBER = re.compile(r"[0-9](?:[\W_]*+[0-9]){11,}")
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
-# Ignore UUIDs and trace ids, because their random digits may look like a card number. They nearly always have a letter.
+# UUIDs and trace ids, to ignore because their random digits may look like a card number. Nearly all contain a letter.
 _UUID = re.compile(
     r"(?<![0-9a-z])((?=[0-9-]*[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
 )
 _ISSUED = re.compile(
-    r"4[0-24-8][0-9]{11}|4(?:[0-9]{3}){5,6}"  # Visa. Phone numbers of Austria (+43) and Germany (+49) have 13 digits.
+    r"4[0-24-8][0-9]{11}|4(?:[0-9]{3}){5,6}"  # Visa, but not 13-digit Austrian (+43) or German (+49) phone numbers
     r"|(?:5[1-5]|2[2-7])[0-9]{14}"  # Mastercard, Mir
     r"|3[47][0-9]{13}"  # American Express
     r"|3(?:0[0-5]|[689][0-9])[0-9]{11,16}"  # Diners Club
     r"|(?:35|50|5[6-9]|6[0-9]|81|82|97)[0-9]{14,17}"  # JCB, Discover, UnionPay, Maestro, RuPay, Troy
 )
 _FEWEST_DIGITS, _MOST_DIGITS = 13, 19
-# The sizes of equal groups, and other groups. Phone numbers and IP addresses have groups of three.
+# A card number's digits form equal groups of one of _SIZES, or one of _SHAPES. Groups of three are left out, because
+# they occur in phone numbers and IP addresses.
 _SIZES = (1, 2, 4)
 _SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
@@ -75,9 +76,9 @@ def _has_card(number: str) -> bool:
 def _grouped_digits(number: str) -> Iterator[str]:
     """Yield the digits of groups that may form a card number: one group, one of _SHAPES, or equal groups.
 
-    Equal groups may begin at any group of four digits, for example after a house number. Groups of one or two digits
-    have equal separators, and begin where size or separator change, because pairs of digits are parts of phone numbers.
-    This also bounds the time for long lists. The last group may be shorter.
+    Equal groups of four digits may begin at any such group, for example after a house number. Groups of one or two
+    digits must have equal separators, and begin where the group size or separator changes: phone numbers contain pairs
+    of digits, and long lists would take too long. The last of several equal groups may be shorter.
     """
     groups, gaps = _GROUP.findall(number), _GROUP.split(number)
     sizes = [*map(len, groups)]

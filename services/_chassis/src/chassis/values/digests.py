@@ -9,13 +9,13 @@ import orjson
 from chassis.values.money import Money
 
 FINGERPRINT_LENGTH = 12
-"""The number of characters of a request's fingerprint that checkout sends to payment."""
+"""How many characters of a request's fingerprint checkout sends to payment."""
 
 
 def digest(*parts: object) -> bytes:
     """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests.
 
-    If all parts are empty, so is the digest, which is then not compared.
+    If all parts are empty, the digest is empty, too, and isn't compared.
     """
     if not any(parts):
         return b""
@@ -23,10 +23,10 @@ def digest(*parts: object) -> bytes:
 
 
 def items_digest(items: Iterable[Any]) -> bytes:
-    """Return a digest of the items' products and quantities, whatever the order of the items."""
+    """Return a digest of the items' products and quantities, which doesn't depend on the order of the items."""
     return digest(*sorted((item.product_id, item.quantity) for item in items))
 
 
 def prices_digest(lines: Iterable[Any], shipping_cost: Money) -> bytes:
-    """Return a digest of what each line and the shipping cost, whatever the order of the lines."""
+    """Return a digest of the lines' costs and the shipping cost, which doesn't depend on the order of the lines."""
     return digest(str(shipping_cost), *sorted((line.product_id, line.quantity, str(line.cost)) for line in lines))

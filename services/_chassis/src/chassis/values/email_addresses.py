@@ -17,7 +17,7 @@ def require_email_address(value: str, field: str) -> str:
     """Convert the domain to ASCII (IDNA) and return the address. Raise InvalidArgument if it isn't a valid address."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
-        with contextlib.suppress(UnicodeError):  # the base class of IDNAError
+        with contextlib.suppress(UnicodeError):  # UnicodeError is the base class of IDNAError
             value = f"{local}{at}{idna.encode(domain, uts46=True).decode()}"
     require_text(value, field, max_length=_MAX_LENGTH)
     if not _ADDRESS.fullmatch(value):

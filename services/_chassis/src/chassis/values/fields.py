@@ -1,4 +1,4 @@
-"""Checks of request fields. They raise InvalidArgument with the field's path, never with the value."""
+"""Checks for request fields. They raise InvalidArgument with the field's path, but never quote its value."""
 
 import re
 from collections.abc import Sized
@@ -12,9 +12,9 @@ _MAX_REASON_LENGTH = 200
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
 # Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
-# Arabic are allowed. Written for use inside [...] in a regular expression.
+# Arabic are allowed. For use inside [...] in a regular expression.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
-# Invisible Hangul letters.
+# Invisible Hangul letters, which `isalnum` would count as letters.
 _FILLERS = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
@@ -32,7 +32,7 @@ def require_text(value: str, field: str, *, max_length: int) -> str:
 
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
-    """Require at most `max_length` code points, among them a visible letter or digit."""
+    """Require at most `max_length` code points, including at least one visible letter or digit."""
     require_text(value.strip() and value, field, max_length=max_length)
     if not any(map(str.isalnum, value.translate(_FILLERS))):
         raise InvalidArgument.field(field, "must contain a letter or a digit")
@@ -40,7 +40,7 @@ def require_words(value: str, field: str, *, max_length: int) -> str:
 
 
 def signed_reason(by: str, reason: str, field: str = "reason") -> str:
-    """Return who decided something, and why, as `by: reason`. Raise InvalidArgument unless both are words."""
+    """Return who decided something, and why, as `by: reason`. Raise InvalidArgument unless both contain words."""
     for name, value in (("by", by), (field, reason)):
         require_words(value, name, max_length=_MAX_REASON_LENGTH)
     return f"{by}: {reason}"

@@ -24,9 +24,9 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     Pages can't change these headers. Browsers send `Origin` with forms, and `Sec-Fetch-Site` over HTTPS or to
     localhost. Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes them.
     """
-    if site is not None:  # decides alone, because a proxy may have changed Host
+    if site is not None:  # don't compare the Host header, because a proxy may have rewritten it
         return site not in {"same-origin", "none"}
-    named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
+    named = ORIGIN.fullmatch((origin or "").lower())  # the origin `null` doesn't match
     return origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
 
 

@@ -9,7 +9,7 @@ MIN_KEY_LENGTH = 32
 class HmacKeys:
     """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key."""
 
-    # By key id, an HMAC object with the key and no data yet. The id is derived from the key but doesn't reveal it.
+    # Maps each key id to an HMAC object initialized with the key but no data. An id doesn't reveal its key.
     keys: Mapping[str, hmac.HMAC] = field(repr=False)
 
     @classmethod

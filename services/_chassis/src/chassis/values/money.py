@@ -25,7 +25,7 @@ class AmountOutOfRange(OutOfRange):
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """An amount in one currency. -1.75 is -1_750_000_000 nanos."""
+    """An amount in one currency, in billionths (nanos) of its unit: -1.75 is -1_750_000_000 nanos."""
 
     currency_code: str  # ISO 4217
     total_nanos: int
@@ -63,7 +63,7 @@ class Money:
 
 
 def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Money:
-    """Create an amount from the fields of a Money message. If one is invalid, raise InvalidArgument with its path."""
+    """Create an amount from a Money message's fields. If a field is invalid, raise InvalidArgument with its path."""
     if not is_currency_code(currency_code):
         raise InvalidArgument.field(f"{field}.currency_code", "must be three capital letters (ISO 4217)")
     if abs(nanos) > MAX_NANOS:
@@ -74,7 +74,7 @@ def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Mo
 
 
 def parse_amount(text: str, field: str) -> Money:
-    """Parse an amount such as `69.50 USD` or `163 JPY`. Raise InvalidArgument if `text` is not one."""
+    """Parse an amount such as `69.50 USD` or `163 JPY`. Raise InvalidArgument if it is malformed."""
     if not (parts := _AMOUNT.fullmatch(text)):
         raise InvalidArgument.field(field, "must be an amount and a currency, such as 69.50 USD")
     return Money(parts[2], int(Decimal(parts[1]).scaleb(9)))

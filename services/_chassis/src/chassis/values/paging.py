@@ -58,8 +58,8 @@ async def read_page(
 ) -> tuple[Sequence[EntryT], str]:
     """Return the page that a request with `order_ids` and `page_token` asks for, and the next page's token.
 
-    If there are order ids, what `find` returns for them is the only page. `scan` returns up to some number of entries
-    after a position.
+    If the request has order ids, the only page is what `find` returns for them. Otherwise, `scan(position, limit)`
+    returns up to `limit` entries after a position.
     """
     if request.order_ids:
         limit_count(request.order_ids, "order_ids", max_count=PAGE_SIZE)
