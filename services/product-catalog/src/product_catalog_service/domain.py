@@ -93,8 +93,8 @@ class _WordIndex:
         self._vocabulary = sorted(self._prefixable)
 
     def scores(self, words: Sequence[str]) -> _Ranks:
-        """Rank the products that match all words, even if their text writes two or three consecutive words as one."""
-        found: list[_Ranks] = [self._all]  # found[n] ranks products that match the first n words
+        """Rank the products that match all words. Two or three consecutive words also match when joined into one."""
+        found: list[_Ranks] = [self._all]  # found[n] ranks the products that match the first n words
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _MAX_JOINED), end)
             found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))
