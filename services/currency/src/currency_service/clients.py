@@ -14,7 +14,7 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Fetches exchange rates from a URL. Until a fetch succeeds, or if the fallback is more recent, uses the fallback.
+    """Fetches exchange rates from a URL. Uses the fallback if it is more recent, or if no fetch has succeeded.
 
     `timeout_seconds` limits each fetch as a whole.
     """
@@ -37,7 +37,7 @@ class RatesFeed(RatesSource):
             async with asyncio.timeout(self._timeout_seconds):
                 fetched = parse_rates(await self._fetch())
         except (httpx2.HTTPError, TimeoutError, ValueError) as error:
-            # Log only the error's type: its text may quote the URL, which may contain a key.
+            # Log only the error's type, because its text may quote the URL, which may contain an API key.
             log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
         else:
             self._fetched = fetched

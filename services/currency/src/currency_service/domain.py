@@ -1,4 +1,4 @@
-"""Converts currencies at one day's reference rates, in exact integer arithmetic."""
+"""Converts currencies at one day's reference rates, using exact integer arithmetic."""
 
 from collections.abc import Mapping
 from datetime import date

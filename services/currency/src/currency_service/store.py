@@ -1,4 +1,4 @@
-"""Parses rates in the European Central Bank's format: XML with one `Cube` for the day and one for each rate."""
+"""Parses rates in the European Central Bank's format: XML with one `Cube` element for the day and one for each rate."""
 
 from datetime import date
 from decimal import Decimal
@@ -34,7 +34,7 @@ class _Day(Struct, frozen=True):
 
 
 def parse_rates(raw: bytes) -> Rates:
-    """Parse a rates file, skipping currencies that no longer exist. Raise ValueError if it is invalid or has a DTD."""
+    """Parse a rates file, skipping currencies that no longer exist. Raise ValueError if the file is invalid."""
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")
@@ -48,6 +48,6 @@ def parse_rates(raw: bytes) -> Rates:
 def _parse_xml(raw: bytes) -> Element:
     try:
         root: Element = fromstring(raw, forbid_dtd=True)
-    except (ParseError, LookupError) as error:  # LookupError means that the encoding is unknown
+    except (ParseError, LookupError) as error:  # LookupError means that the file's encoding is unknown
         raise ValueError(f"not well-formed XML: {error}") from error
     return root
