@@ -33,7 +33,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     purchases = DataFile(settings.purchases_file, parse_purchases)
 
     def bought_together(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
-        return purchases.value.rank(catalog, given)  # read the value on each call: the file may have changed
+        return purchases.value.rank(catalog, given)  # read the value on each call, because the file may have changed
 
     rankings: dict[str, Ranking] = {"v1": same_category, "v2": bought_together, "v3": same_price_band}
     version = settings.recommendation_version

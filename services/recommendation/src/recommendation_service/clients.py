@@ -11,7 +11,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog:
-    """Caches the product catalog. Callers wait only for the first read: a stale catalog is served during a refresh."""
+    """Caches the product catalog. Only the first callers wait for it; a stale catalog is served while it refreshes."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The parts of a product on which recommendations depend. The price is in whole dollars."""
+    """What recommendations need to know about a product. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]
@@ -31,7 +31,7 @@ class Product:
 
 
 class Catalog:
-    """All products."""
+    """The products on sale, which may be recommended."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self._products = {product.id: product for product in products}
@@ -49,7 +49,7 @@ def check_request(user_id: str, product_ids: Sequence[str]) -> None:
     limit_count(product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-# Returns collections of products that go with the given ones, best first. Products within a collection rank equally.
+# Returns groups of products that go with the given products, best group first. Products in a group rank equally.
 Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 
@@ -71,7 +71,7 @@ class Purchases:
                 self._counts.setdefault(product_id, Counter()).update(purchase)
 
     def rank(self, _catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
-        """Rank products by how often they were bought with the given ones."""
+        """Rank products by how often they were bought together with the given products."""
         counts: Counter[str] = Counter()
         for product_id in given:
             counts.update(self._counts.get(product_id, {}))
@@ -93,6 +93,6 @@ def recommend(catalog: Catalog, user_id: str, product_ids: Iterable[str], rank: 
     for equals in (*rank(catalog, given), catalog.ids):
         candidates = left.intersection(equals)
         left -= candidates
-        # Sort, because set order differs between processes.
+        # Sort the candidates, because a set's order differs between processes.
         chosen += choice.sample(sorted(candidates), min(len(candidates), MAX_RECOMMENDED - len(chosen)))
     return chosen
