@@ -1,4 +1,4 @@
-"""Ads and their selection by context keys."""
+"""Ads, and how to select them by context keys."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    `contexts` are keywords of the pages that the ad fits; case doesn't matter. An ad without contexts is a house ad,
-    shown where no other ad fits.
+    `contexts` are the keywords of pages that the ad fits, ignoring case. An ad without contexts is a house ad, shown on
+    pages that no other ad fits.
     """
 
     redirect_url: str
@@ -36,7 +36,7 @@ class Inventory:
             raise ValueError("at least one ad must have no contexts, to be shown where no other fits")
 
     def select(self, context_keys: Sequence[str]) -> list[Ad]:
-        """Return each key's ads, key by key and without duplicates. If none match, return the house ads.
+        """Return each key's ads, in the order of the keys and without duplicates. If none match, return the house ads.
 
         Raise InvalidArgument if there are more than MAX_CONTEXT_KEYS keys.
         """
