@@ -77,8 +77,8 @@ class Cart:
 class Addition:
     """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
 
-    A repeat with the same idempotency key has no effect. A cart is anonymous if all additions to it were anonymous. The
-    store may evict an anonymous cart until an order buys from it.
+    Repeating an addition with the same idempotency key has no effect. A cart is anonymous if all additions to it were
+    anonymous. The store may evict an anonymous cart, unless an order has bought from it.
     """
 
     user_id: str
@@ -107,7 +107,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """What an order bought from a cart with this etag or generation. Raise InvalidArgument if a field is invalid."""
+    """What an order bought from the cart with this etag or generation. Raise InvalidArgument if a field is invalid."""
 
     user_id: str
     etag: str
@@ -146,7 +146,7 @@ def generation_of(etag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The stored form of a cart. Each change returns the new contents, or `self` if nothing changes.
+    """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
 
     If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation that the order
     named.
@@ -178,7 +178,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Remove what was ordered and begin a new, non-anonymous generation, so that a repeat has no effect."""
+        """Remove the ordered items and begin a new, non-anonymous generation, so that repeating this has no effect."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)
@@ -213,7 +213,7 @@ class CartStore(Protocol):
         """Set a product's quantity; 0 removes the product. Do nothing if the product is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        """If the cart still has the ordered generation, remove the ordered quantities and begin a new generation."""
+        """If the cart's generation is still the ordered one, remove the ordered items and begin a new generation."""
 
     async def check(self) -> None:
         """Raise StoreUnavailable unless the store responds."""

@@ -22,7 +22,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a product, at most once per `idempotency-key`. With `anonymous-cart`, a new cart is anonymous."""
+        """Add a product, at most once per `idempotency-key`. If `anonymous-cart` is present, a new cart is anonymous."""
         require_present(request.HasField("item"), "item")
         item, metadata = request.item, metadata_of(context)
         key, anonymous = metadata.get("idempotency-key"), "anonymous-cart" in metadata
@@ -74,7 +74,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
 
     async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
-        """Remove what one order bought. If the removal is permanently refused, return the error reason."""
+        """Remove one order's items from the cart. If this is permanently refused, return the error reason."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
         except REFUSALS as error:

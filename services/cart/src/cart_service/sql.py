@@ -41,8 +41,8 @@ MAX_ANONYMOUS = 150_000
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. This must be
-# longer than the database client keeps retrying a transaction whose reply was lost.
+# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must exceed
+# the time for which the database client retries a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows, rechecking the condition to spare rows that have just changed."""
+    """Return SQL that deletes a batch of rows. It rechecks the condition, so that rows that have just changed stay."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -99,7 +99,7 @@ async def open_sql_store(
 
 
 class SqlCartStore(CartStore):
-    """Stores each cart as a row. `ttl_seconds` is how long a customer's cart lives after its last change."""
+    """Stores each cart as a row. `ttl_seconds` is how long a customer's cart is kept after its last change."""
 
     def __init__(self, database: Database, ttl_seconds: float) -> None:
         self._database = database

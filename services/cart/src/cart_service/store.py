@@ -17,7 +17,7 @@ MAX_KEYS = 20_000
 
 
 class MemoryCartStore(CartStore):
-    """Stores carts in a dictionary. Methods are atomic because they never await.
+    """Stores carts in a dictionary. Its methods are atomic, because they never await.
 
     Evicts the least recently changed cart beyond MAX_CARTS, and the oldest idempotency key beyond MAX_KEYS.
     """

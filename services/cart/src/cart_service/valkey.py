@@ -70,7 +70,7 @@ async def open_valkey_store(
         pool = ValkeyPool.from_url(
             url, max_connections=_MAX_CONNECTIONS, protocol=2, decode_responses=True, retry=never, **_UNLIMITED
         )
-        pool.make_connection()  # type: ignore[no-untyped-call] # checks the options
+        pool.make_connection()  # type: ignore[no-untyped-call] # checks the URL's options
     except (ValueError, TypeError):
         raise OSError("REDIS_URL: an option after the ? is unknown or has an invalid value") from None
     if issubclass(pool.connection_class, SSLConnection):
@@ -183,7 +183,7 @@ class ValkeyCartStore(CartStore):
             with self._store.measure(operation):
                 async with asyncio.timeout(self._timeout_seconds):
                     return await response
-        except (RedisError, OSError) as error:  # TimeoutError is an OSError too
+        except (RedisError, OSError) as error:  # TimeoutError is an OSError, too
             log.warning("store unavailable", problem=type(error).__name__, detail=str(error))
             raise StoreUnavailable from None
 
