@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.1
 
 class LoadSettings(Settings):
     storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
-    # How many sessions start per second.
+    # How many sessions start per second. The shape's factor multiplies this rate.
     rate: Annotated[float, Meta(gt=0, le=10_000)] = 1
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
     duration_seconds: PositiveFloat | None = None
@@ -93,7 +93,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
         host = settings.web_host.strip("[]")
         host = "0.0.0.0" if host == "::" and not socket.has_dualstack_ipv6() else host
         app = environment.create_web_ui(host, settings.web_port).app
-        assert app is not None  # noqa: S101 - for the type checker
+        assert app is not None  # noqa: S101 - tells the type checker that the page exists
         app.wsgi_app = guarded(app.wsgi_app, settings.allowed_hosts)  # type: ignore[assignment,method-assign]
         gevent.spawn(stats_history, runner)
     return runner
@@ -124,7 +124,7 @@ def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, cust
 
 
 def _print(event: str, **fields: Any) -> None:
-    print(json.dumps({"event": event, **fields}), flush=True)  # noqa: T201 - the output that scripts read
+    print(json.dumps({"event": event, **fields}), flush=True)  # noqa: T201 - scripts read this output
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass
 class Customers:
-    """Opens sessions as they arrive, however slow the shop is (open loop). `max_sessions` limits memory use."""
+    """Opens sessions as they arrive, no matter how slow the shop is (open loop). `max_sessions` limits memory use."""
 
     environment: Environment
     figures: Figures
@@ -61,11 +61,11 @@ class Customers:
         """Open sessions as planned, until the greenlet is killed."""
         self._sources += 1
         source = f"{self.seed} {getattr(self.environment.runner, 'worker_index', 0)} {self._sources}"
-        generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
+        generator = random.Random(source)  # noqa: S311 - not used for secrets
         for number, seconds in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
             arrival = self._began + seconds
             gevent.sleep(max(0.0, arrival - time.monotonic()))
-            self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
+            self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - not used for secrets
 
     def _open(self, arrival: float, generator: random.Random) -> None:
         if len(self._sessions) >= self.max_sessions:

@@ -37,7 +37,7 @@ class Figures:
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order, with the time from the planned click until the customer saw the order's page."""
+        """Count an order. `milliseconds` is the time from the planned click until the customer saw the order's page."""
         self._stats.get("placed", _ORDER).log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:

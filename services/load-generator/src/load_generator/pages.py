@@ -14,7 +14,7 @@ _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: the path it is posted to, and its hidden fields."""
+    """An HTML form: the path that it is posted to, and its hidden fields."""
 
     action: str
     hidden: Mapping[str, str]

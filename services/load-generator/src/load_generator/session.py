@@ -168,7 +168,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed, without ids and times, because failures are counted by reason."""
+    """Return why a request failed. Leave out ids and times, because failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
