@@ -22,7 +22,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a product, at most once per `idempotency-key`. If `anonymous-cart` is present, a new cart is anonymous."""
+        """Add a product, at most once per `idempotency-key`. If `anonymous-cart` is set, a new cart is anonymous."""
         require_present(request.HasField("item"), "item")
         item, metadata = request.item, metadata_of(context)
         key, anonymous = metadata.get("idempotency-key"), "anonymous-cart" in metadata
