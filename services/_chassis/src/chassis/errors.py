@@ -85,7 +85,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The service's configuration doesn't let the caller call this method. Our clients raise Unavailable instead."""
+    """The service isn't configured to let this caller call the method. Our clients raise Unavailable instead."""
 
 
 class Unavailable(DomainError):
@@ -116,8 +116,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""These errors mean that the peer has done nothing and that a retry won't help. After any other error, the outcome of a
-write is unknown."""
+"""Errors that mean that the peer has done nothing and that a retry won't help. After any other error, it is unknown
+whether a write took effect."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

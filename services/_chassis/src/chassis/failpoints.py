@@ -32,7 +32,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint, parsed from its specification. Raise ValueError if that is malformed. `ended` ends all its waits."""
+    """A failpoint. Raise ValueError if its specification is malformed. Setting `ended` releases all waiting calls."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -80,7 +80,7 @@ class Failpoints:
         self.changeable = False  # whether failpoints may be enabled at run time
         self.methods: set[str] = set()  # the names of all service methods in this process
         parsed = map(Failpoint, filter(None, specification.split(",")))
-        self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # by identifier, initially the name
+        self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # maps identifiers to failpoints
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:

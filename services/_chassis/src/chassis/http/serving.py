@@ -55,7 +55,7 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = MutableHeaders(scope=message)
-                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # a trusted proxy reports the scheme
+                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # trusted proxies report the scheme
                 for name, value in {**headers, **over_tls}.items():
                     own.setdefault(name, value)
             await send(message)

@@ -45,6 +45,6 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
             log.warning("caller not allowed", caller=caller.decode() or "unknown", method=method)
         error = CallerNotAllowed(f"this caller may not call {method}: ALLOWED_CALLS does not list it")
         await context.abort_with_status(to_status(error))
-        raise error  # not reached: abort raises
+        raise error  # never reached, because abort_with_status raises
 
     return serve

@@ -43,7 +43,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # When a connection closes, gRPC looks the name up again to find new pods. Allow that once a second.
+    # When a connection closes, gRPC resolves the name again to find new pods. Allow this once a second.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.
@@ -67,15 +67,15 @@ def channel(
 
     Args:
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
-        service: its full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
-        timeout_seconds: the default timeout for calls; a call made while serving a call gets at most the time left.
+        service: the service's full name, such as `shop.CartService`; backends that report it as unhealthy get no calls.
+        timeout_seconds: the default timeout for calls, which the deadline of the call being served may shorten.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
         server_name: the server's name in its certificate, if it isn't the target's host, as when a port is forwarded.
-        balancing: "mesh" opens one connection to the mesh's proxy, which retries. Health isn't checked: the proxy would
-            send the check to a single pod, and when that pod ends, calls to all pods would fail.
+        balancing: "mesh" opens one connection to the mesh's proxy, which retries calls. Health isn't checked, because
+            the proxy would send the check to a single pod, and when that pod ends, calls to all pods would fail.
     """
     options: list[tuple[str, Any]] = [*OPTIONS]
     if balancing == "clients":

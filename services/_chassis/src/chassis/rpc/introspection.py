@@ -1,4 +1,4 @@
-"""The health service, which every port serves, and the reflection service."""
+"""The health service, which runs on every port, and the reflection service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -62,7 +62,7 @@ class Health:
 
 
 class _Descriptors:
-    """The default descriptor pool, extended to find files by method name, because clients may ask about a method."""
+    """The default descriptor pool, extended to find files by method name, because clients may look up methods."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Default(), name)

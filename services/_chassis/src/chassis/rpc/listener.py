@@ -1,4 +1,4 @@
-"""A port that serves RPCs, health and reflection."""
+"""A port that serves RPCs, health checks and reflection."""
 
 import asyncio
 import logging

@@ -105,7 +105,7 @@ class Service:
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
-        # If opening the next port fails, this stops the port at once. It also stops HEALTH_PORT after the drain.
+        # If opening the next port fails, this callback stops this port. It also stops HEALTH_PORT after the drain.
         self.channels.push_async_callback(listener.stop, 0)
         return bound
 

@@ -79,7 +79,7 @@ class WrappingRegistrar:
             if self.callers is not None:
                 serve = for_callers(path, self.callers, serve, self.telemetry)
             # Let `serve` decode requests: with deserializers, gRPC would answer a malformed request with INTERNAL.
-            # Use a stream, because grpc.aio never ends a unary call whose client half-closes it without a message.
+            # Use a stream, because grpc.aio never ends a unary call if its client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
 
 
@@ -150,7 +150,7 @@ class _Method:
             code = code_of(error).name
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
             await context.abort_with_status(to_status(error))
-            raise  # not reached: abort raises
+            raise  # never reached, because abort_with_status raises
         except grpc.aio.AbortError:
             code = context.code().name
             raise

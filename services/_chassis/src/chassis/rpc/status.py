@@ -86,7 +86,7 @@ def to_status(error: errors.DomainError) -> grpc.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Convert a peer's status to a domain error: Internal (outcome unknown) if no other kind has the status code."""
+    """Convert a peer's status to a domain error. If no kind of error has its code, use Internal: outcome unknown."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None

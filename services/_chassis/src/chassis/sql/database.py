@@ -36,8 +36,8 @@ def is_rejected(error: BaseException) -> bool:
 class Database(Protocol):
     """Runs statements. When a method fails, it raises the `unavailable` error passed to `opening.open_database`.
 
-    The outcome of a failed write is unknown, unless `is_rejected(error)`: then nothing was written. Statements must be
-    idempotent, because they are repeated after a connection is lost.
+    If `is_rejected(error)`, a failed write has written nothing; otherwise, its outcome is unknown. Statements must be
+    idempotent, because they are retried after a connection is lost.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:

@@ -21,7 +21,7 @@ _BATCH = 200
 _PAUSE_SECONDS = 0.2
 
 _RECORD = "UPDATE retention SET deleted_until = :until WHERE deleted_until < :until"
-# More than a day without a turn also counts as a clock jump. `seen_at` is NULL before the first turn in a new store.
+# More than a day between two runs also counts as a clock jump. `seen_at` is NULL before the first run in a new store.
 _READ_CLOCK = f"""
     UPDATE retention SET
         steady_since = CASE WHEN abs(seen_at - {NOW}) > {_DAY_SECONDS} THEN {NOW} ELSE steady_since END, seen_at = {NOW}

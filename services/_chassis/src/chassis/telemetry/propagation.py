@@ -36,7 +36,7 @@ for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.
     logging.getLogger(_quoting).setLevel(logging.ERROR)
 
 unsampled_traceparent: ContextVar[str] = ContextVar("unsampled_traceparent", default="")
-"""The traceparent header of an unsampled call, which just passes it on, without an SDK context. Empty otherwise."""
+"""The traceparent header of an unsampled call, to be passed on without creating an SDK context. Otherwise empty."""
 
 
 class Propagation:
@@ -90,7 +90,7 @@ def load_propagation(names: str) -> Propagation:
 
 
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
-    """Return an empty context that starts a new trace, and a link to the trace that an untrusted client sent."""
+    """Return an empty context, which starts a new trace, and a link to the untrusted client's trace, if any."""
     span = trace.get_current_span(given).get_span_context()
     linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # drop the trace state: it may contain anything
     return Context(), [Link(linked)] if linked.is_valid else []

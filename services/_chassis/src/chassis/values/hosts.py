@@ -24,7 +24,7 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     Pages can't change these headers. Browsers send `Origin` with forms, and `Sec-Fetch-Site` over HTTPS or to
     localhost. Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes them.
     """
-    if site is not None:  # don't compare the Host header, because a proxy may have rewritten it
+    if site is not None:  # Sec-Fetch-Site alone decides: Host can't be trusted, because a proxy may have rewritten it
         return site not in {"same-origin", "none"}
     named = ORIGIN.fullmatch((origin or "").lower())  # the origin `null` doesn't match
     return origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
