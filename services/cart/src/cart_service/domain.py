@@ -58,7 +58,7 @@ class Cart:
     """A user's cart, with its lines sorted by product id.
 
     The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
+    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation in that order's request.
     """
 
     user_id: str
@@ -148,8 +148,8 @@ def generation_of(etag: str) -> str:
 class Contents:
     """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
 
-    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation that the order
-    named.
+    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation in that order's
+    request.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
