@@ -30,10 +30,10 @@ class Attempt:
 
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
-        own: the key that counts this client's failures: on the known device, or else for this e-mail from this network.
-        address: the key that counts the network's failures, which on their own don't delay anyone.
-        limits: the number of failures, by key, at which the client must start to wait.
-        slots: the number of attempts that may run at once, by key. Slots are acquired in this order.
+        own: the key under which this client's failures count: its device if known, else its e-mail and network.
+        address: the key under which the network's failures count. These failures alone never delay anyone.
+        limits: for each key, the number of failures at which the client must start to wait.
+        slots: for each key, how many attempts may run at once. Slots are acquired in the order of the keys.
     """
 
     email: str

@@ -102,7 +102,7 @@ class CommentHandlers(Repository):
         return Deleted(id=comment.id)
 
     async def _require_author(self, call: Call[Any], operation: str) -> None:
-        # No lock is needed, because a comment never gets another author.
+        # No lock is needed, because a comment's author never changes.
         comment = await self.get_comment(call)
         if call.actor is not None and comment.author_id != call.actor.id:
             self.authorizer.refuse(NotTheAuthor(), operation)

@@ -84,7 +84,7 @@ class _ExpiringDict(Generic[K, V]):
         return value if self._clock() < expires_at else None
 
     def put(self, key: K, value: V) -> None:
-        """Store the value and restart its lifetime."""
+        """Store the value and reset its time to live."""
         self._entries.pop(key, None)
         now = self._clock()
         self._entries[key] = (now + self._ttl_seconds, value)

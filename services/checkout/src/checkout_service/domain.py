@@ -87,13 +87,13 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart. Other implementations of the cart service may send no etag, and never send the last two attributes.
+    """A cart. Other implementations of the cart service may omit the etag, and never send the last two attributes.
 
     Attributes:
         etag: changes whenever the lines change.
-        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order emptied the cart.
-        generation: changes when an order's items are removed and other items remain, but not when the customer adds or
-            changes items.
+        ordered_etag: if an order emptied the cart, that order's `cart_generation`; otherwise None.
+        generation: changes when placing an order removes some items but leaves others. It doesn't change when the
+            customer adds or changes items.
     """
 
     lines: tuple[CartLine, ...]

@@ -114,7 +114,7 @@ class ExistingOrders:
         """
         entry = existing
         while entry is not None:
-            # If the cart has changed since the order was started, even an equal request asks for a different order.
+            # If the cart has changed since the order was started, even an identical request is for another order.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)

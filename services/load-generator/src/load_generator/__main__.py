@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.1
 
 class LoadSettings(Settings):
     storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
-    # How many sessions start per second. The shape's factor multiplies this rate.
+    # How many sessions start per second, before the load shape's factor is applied.
     rate: Annotated[float, Meta(gt=0, le=10_000)] = 1
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
     duration_seconds: PositiveFloat | None = None

@@ -1,4 +1,4 @@
-"""Reads the metadata of served calls, and records served and outgoing calls."""
+"""Reads the metadata of incoming calls, and records incoming and outgoing calls."""
 
 from collections.abc import Mapping
 from typing import Any

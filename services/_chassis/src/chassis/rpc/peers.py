@@ -131,7 +131,7 @@ class Peers:
 def _excess(
     found: list[_Connection], limit: int, weigh: Callable[[_Connection], int], key: Callable[[_Connection], Any]
 ) -> Iterator[_Connection]:
-    """Yield connections, from the heaviest network and with the highest key first, until the rest fit `limit`."""
+    """Yield connections to close until the others weigh at most `limit`. The network that weighs most comes first."""
     totals: Counter[str] = Counter()
     for one in found:
         totals[one.network] += weigh(one)

@@ -52,7 +52,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._pending.append((work, result))
         if self._idle.is_set():
             self._idle.clear()
-            # Commit in the loop's next iteration, so that the batch includes what other tasks add until then.
+            # Commit in the loop's next iteration, so that the batch includes whatever other tasks add before then.
             loop.call_soon(self._commit_pending, loop)
         return await result
 

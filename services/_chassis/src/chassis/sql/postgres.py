@@ -179,8 +179,8 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 def in_psycopgs_style(text: str) -> bytes:
     """Rewrite a statement in psycopg's parameter style, with arrays instead of list subqueries.
 
-    PostgreSQL expects 100 rows from a list subquery, so it plans a full scan while the table is small, and a prepared
-    statement keeps this plan when the table grows. From an array, PostgreSQL expects only ten rows.
+    PostgreSQL estimates that a list subquery returns 100 rows. So while the table is small, it plans a full scan, and a
+    prepared statement keeps that plan as the table grows. For an array, it estimates only ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()

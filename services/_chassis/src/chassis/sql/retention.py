@@ -82,7 +82,7 @@ class Retention:
     telemetry: Telemetry
     _: KW_ONLY
     days: float
-    rows: str  # what logs call the rows
+    rows: str  # what the rows are called in logs
     _paused: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:

@@ -35,11 +35,11 @@ class Section(Protocol):
 
 @dataclass
 class ControlRoom:
-    """A running shop, and what is needed to observe and disturb it.
+    """A running shop, and what is needed to observe and disrupt it.
 
     Attributes:
         sections: the sections shown on pages, by name. Plugins add their own.
-        stores: the shop's own database servers, which the control room observes and disturbs like services.
+        stores: the shop's own database servers, which can be observed and disrupted like the services.
         telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
     """
 

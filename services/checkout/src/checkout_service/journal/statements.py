@@ -125,7 +125,7 @@ class Queue:
 
     Attributes:
         is_due: a condition that is true if the queue has rows to claim or correct.
-        correct: makes rows due now if their due time is later than any that workers set.
+        correct: makes rows due now whose due time is further ahead than workers ever set it.
         claim: claims up to :limit due rows, and returns them.
     """
 

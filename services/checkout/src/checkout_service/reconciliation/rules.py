@@ -97,7 +97,7 @@ class RecordedOrder:
 
     Attributes:
         settlement: an operator's latest decision in the order's history, such as settled_shipped; "" if none.
-        in_progress: whether a worker may be about to change the order's records, so that they can't be compared.
+        in_progress: whether a worker may be about to change the order's records. If so, they can't be compared.
         recorded_at: when the order was created.
         is_readable: False if only some of the order's fields could be decoded.
     """
@@ -122,7 +122,7 @@ class Effect:
         key: the idempotency key; for confirmations the order id.
         label: what identifies the record for operators, such as a tracking id.
         amount: what was charged; None for shipments and confirmations.
-        failed: whether this is a confirmation that will never be sent. One that waits for the relay is no mismatch.
+        failed: whether this is a confirmation that will never be sent, rather than one that waits for the relay.
     """
 
     key: str

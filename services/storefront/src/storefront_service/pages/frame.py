@@ -40,7 +40,7 @@ def found(value: T | None) -> T:
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if the service fails, and pass on its refusals."""
+    """Await a call that the page needs. Raise PartDown if the service fails; let its refusals propagate."""
     try:
         return await call
     except REFUSALS:

@@ -18,7 +18,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("deferrals", sa.Integer, nullable=False),
         sa.Column("reason", sa.String(64), nullable=False),
-        # Times are in seconds since 1970. `due_at` is when to send a QUEUED message or give up a SENDING one.
+        # Times are in seconds since 1970. `due_at` is when to send a QUEUED message, or give up on a SENDING one.
         sa.Column("due_at", sa.Double, nullable=False),
         sa.Column("accepted_at", sa.Double, nullable=False),
         sa.Column("changed_at", sa.Double, nullable=False),

@@ -1,4 +1,4 @@
-"""Adds who closed a message that was not sent, and why."""
+"""Adds columns that record who closed an unsent message, and why."""
 
 import sqlalchemy as sa
 from alembic import op
