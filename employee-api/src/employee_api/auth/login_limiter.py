@@ -33,7 +33,7 @@ class Attempt:
         own: the key under which this client's failures count: its device if known, else its e-mail and network.
         address: the key under which the network's failures count. These failures alone never delay anyone.
         limits: for each key, the number of failures at which the client must start to wait.
-        slots: for each key, how many attempts may run at once. Slots are acquired in the order of the keys.
+        slots: for each key, how many attempts may run at once. Slots are acquired in the mapping's order.
     """
 
     email: str

@@ -182,7 +182,7 @@ class PaymentProcessor:
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void the key's charge, unless already voided, and return it. Raise ChargeNotFound if the key has no charge."""
+        """Void the key's charge unless already voided; return it. Raise ChargeNotFound if the key has no charge."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
