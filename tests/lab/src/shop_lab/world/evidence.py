@@ -84,6 +84,7 @@ class JournalRecord:
     state: str
     total: Money
     tracking_id: str = ""
+    reason: str = ""
 
     @property
     def is_flagged(self) -> bool:

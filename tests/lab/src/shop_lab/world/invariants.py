@@ -80,9 +80,9 @@ def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
 
 def _wrongly_flagged(order: OrderEvidence) -> Iterator[str]:
     """An order is left to operators only if a peer has refused to settle it, and it is as its state says."""
-    for state in {record.state for record in order.records if record.is_flagged}:
+    for state, reason in {(record.state, record.reason) for record in order.records if record.is_flagged}:
         if state not in order.justified_flags:
-            yield f"{order.name} is {state}, although no peer has refused to settle it"
+            yield f"{order.name} is {state} ({reason}), although no peer has refused to settle it"
         if not order.charges:
             yield f"{order.name} is {state}, but was not charged"
         if state == NEEDS_REFUND and order.shipments and not order.further_records:

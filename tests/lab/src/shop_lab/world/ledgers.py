@@ -19,7 +19,7 @@ E = TypeVar("E")
 
 CARD_MONTH = 12
 ORDERS = (
-    "SELECT email, order_id, state, currency_code, total_units, total_nanos, tracking_id"
+    "SELECT email, order_id, state, currency_code, total_units, total_nanos, tracking_id, reason"
     " FROM orders ORDER BY created_at"
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
@@ -91,8 +91,8 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[JournalRecord]]:
     """Return the rows that ORDERS selects by the recipient of their confirmation, oldest first."""
     records: dict[str, list[JournalRecord]] = defaultdict(list)
-    for recipient, order_id, state, code, units, nanos, tracking_id in rows:
-        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), tracking_id))
+    for recipient, order_id, state, code, units, nanos, *others in rows:
+        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), *others))
     return records
 
 
