@@ -6,8 +6,10 @@ import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
 from checkout_service import executor
+from checkout_service.domain import Order
 from shop_kit.checkouts import OTHER_CARD, Checkout, Start
 from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.waiting import wait_for_result
 
 RunSql = Callable[[str], object]
 Lose = Callable[[], None]
@@ -39,6 +41,17 @@ async def test_a_repeated_request_returns_the_same_order(checkout: Checkout, los
     again = await checkout.place(key)
     assert again.response == first.response
     assert_bought_once(checkout.peers)
+
+
+async def test_an_order_that_was_charged_with_a_purchase_id_is_completed_without_one(
+    checkout: Checkout, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN, after=True)
+    await checkout.refused()
+    monkeypatch.setattr(Order, "purchase_id", "")  # as in a release without purchase ids
+    run_sql("UPDATE orders SET lease_until = 0")
+    (state,) = await wait_for_result(checkout.states, lambda states: states != ["CHARGING"])
+    assert state != "NEEDS_REVIEW"
 
 
 @pytest.mark.parametrize(("peer", "method"), [("payment", "Charge"), ("shipping", "ShipOrder")])

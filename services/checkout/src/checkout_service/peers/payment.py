@@ -105,9 +105,9 @@ def _outcome_from_wire(
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
-            # Older payment releases stored whole fingerprints or none, and no purchase ids.
+            # Older releases sent or stored whole fingerprints or none, and no purchase ids.
             same_request = fingerprint.startswith(charged.request_fingerprint)
-            same_purchase = charged.purchase_id in {"", order.purchase_id}
+            same_purchase = len({charged.purchase_id, order.purchase_id} - {""}) <= 1
             is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)
             outcome = Charged if is_own else KeyReused
             return outcome(charged.transaction_id, charged.recorded_at.ToNanoseconds() / 1e9)
