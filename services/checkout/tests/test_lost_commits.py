@@ -44,14 +44,14 @@ async def test_a_repeated_request_returns_the_same_order(checkout: Checkout, los
 
 
 async def test_an_order_that_was_charged_with_a_purchase_id_is_completed_without_one(
-    checkout: Checkout, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Order, "purchase_id", "")  # as in a release without purchase ids
+    checkout.peers.payment.purchases = type("Recorded", (dict,), {"get": lambda *_: "purchase"})()
     checkout.peers.payment.faults["Charge"] = Fault(DOWN, after=True)
     await checkout.refused()
-    monkeypatch.setattr(Order, "purchase_id", "")  # as in a release without purchase ids
-    run_sql("UPDATE orders SET lease_until = 0")
     (state,) = await wait_for_result(checkout.states, lambda states: states != ["CHARGING"])
-    assert state != "NEEDS_REVIEW"
+    assert state in {"SHIPPED", "DONE"}
 
 
 @pytest.mark.parametrize(("peer", "method"), [("payment", "Charge"), ("shipping", "ShipOrder")])
