@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -105,6 +106,13 @@ async def test_of_too_many_connections_those_without_a_call_yield_and_probes_hav
         assert not own.closed.is_set()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port.health}") as probed:
             assert await health(probed, "liveness") == "SERVING"
+
+
+async def test_a_port_without_file_descriptors_for_its_checks_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_UNCHECKED_CALLS", 0)
+    monkeypatch.setattr(peers, "_connections", Mock(side_effect=OSError))
+    async with serving() as port:
+        assert await port.serves()
 
 
 async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

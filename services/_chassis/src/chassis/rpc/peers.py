@@ -57,6 +57,7 @@ class Peers:
         self._refusals = refusals
         self._calls: dict[Any, tuple[str, int, str, float]] = {}
         self._next_check = _UNCHECKED_CALLS
+        self._pause_seconds = _CHECK_SECONDS
         self._requesting: set[str] = set()
         self._received: dict[str, int] = {}  # the bytes received from each address up to its last request
 
@@ -80,13 +81,15 @@ class Peers:
         """Count a message as held by the current call until its task ends or waits again. Return the message."""
         self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
         if len(self._calls) >= self._next_check:
-            self.check()
+            with suppress(OSError):  # out of file descriptors: this call must not fail
+                self.check()
         return message
 
     async def watch(self) -> None:
-        """Check the connections, pause, and abort calls whose requests are late."""
+        """Pause, check the connections, and abort calls whose requests are late."""
         # Poll, because gRPC doesn't report new connections, and because a timer per call would slow calls down.
-        await asyncio.sleep(_CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS)
+        await asyncio.sleep(self._pause_seconds)
+        self._pause_seconds = _CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS
         latest = time.monotonic() - _REQUEST_SECONDS
         for task, (_, _, reason, started) in [*self._calls.items()]:
             if reason == NO_REQUEST and started <= latest:
