@@ -32,7 +32,7 @@ def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContext
         return open_sql_store(database_url, settings.cart_ttl_seconds, telemetry)
     if settings.redis_url is None:
         return nullcontext(MemoryCartStore(settings.cart_ttl_seconds))
-    from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing the client takes 20 MB
+    from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing redis-py takes 20 MB of memory
 
     url = settings.redis_url.get_secret_value()
     return open_valkey_store(url, settings.cart_ttl_seconds, telemetry=telemetry)

@@ -58,7 +58,7 @@ class Cart:
     """A user's cart, with its lines sorted by product id.
 
     The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation in that order's request.
+    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation from that order's request.
     """
 
     user_id: str
@@ -107,7 +107,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """What an order bought from the cart with this etag or generation. Raise InvalidArgument if a field is invalid."""
+    """The lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if one is invalid."""
 
     user_id: str
     etag: str
@@ -148,8 +148,8 @@ def generation_of(etag: str) -> str:
 class Contents:
     """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
 
-    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation in that order's
-    request.
+    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation from that
+    order's request.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Remove the ordered items and begin a new, non-anonymous generation, so that repeating this has no effect."""
+        """Remove the ordered items and begin a new, non-anonymous generation, so repeating the call has no effect."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)
@@ -213,7 +213,7 @@ class CartStore(Protocol):
         """Set a product's quantity; 0 removes the product. Do nothing if the product is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        """If the cart's generation is still the ordered one, remove the ordered items and begin a new generation."""
+        """If the cart still has the ordered generation, remove the ordered items and begin a new generation."""
 
     async def check(self) -> None:
         """Raise StoreUnavailable unless the store responds."""

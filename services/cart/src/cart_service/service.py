@@ -22,7 +22,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a product, at most once per `idempotency-key`. If `anonymous-cart` is set, a new cart is anonymous."""
+        """Add a product, at most once per `idempotency-key`. `anonymous-cart` metadata makes a new cart anonymous."""
         require_present(request.HasField("item"), "item")
         item, metadata = request.item, metadata_of(context)
         key, anonymous = metadata.get("idempotency-key"), "anonymous-cart" in metadata
@@ -34,8 +34,8 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
 
-        If an order emptied the cart, the metadata also has the order's `ordered-etag`, and `cart-generation` is the
-        generation that was ordered.
+        If an order emptied the cart, the metadata also contains `ordered-etag`, the etag or generation from that
+        order's request, and `cart-generation` is the generation that was ordered.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
@@ -74,7 +74,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
 
     async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
-        """Remove one order's items from the cart. If this is permanently refused, return the error reason."""
+        """Remove one order's items from the cart. If the removal is permanently refused, return the error reason."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
         except REFUSALS as error:

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the SQL is built only from constants
 """Stores carts in PostgreSQL, which all replicas share, or in a SQLite file. Carts survive restarts of the service.
 
-A change reads a cart and writes it back only if its version is still the same; otherwise the change starts over.
+A change reads the cart and writes it back only if no one else has changed it meanwhile; otherwise it starts over.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ MAX_ANONYMOUS = 150_000
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must exceed
-# the time for which the database client retries a transaction whose reply was lost.
+# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must be
+# longer than the database client keeps retrying a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows. It rechecks the condition, so that rows that have just changed stay."""
+    """Return SQL that deletes a batch of rows. It rechecks the condition so that rows changed meanwhile are kept."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -104,7 +104,7 @@ class SqlCartStore(CartStore):
     def __init__(self, database: Database, ttl_seconds: float) -> None:
         self._database = database
         self._ttl_seconds = ttl_seconds
-        # One lock per cart: without it, concurrent changes to a cart would only make each other start over.
+        # One lock per cart, so that concurrent changes to a cart take turns instead of making each other start over.
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
 
     @override

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ETAG = ""
 """The hash field that holds a cart's etag. The other fields are product ids, which are never empty.
 
-If an order emptied the cart, this is the only field, and holds the etag or generation in that order's request.
+If an order emptied the cart, this is the only field, and holds the etag or generation from that order's request.
 """
 
 _MAX_CONNECTIONS = 64
