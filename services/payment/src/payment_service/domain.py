@@ -74,7 +74,7 @@ class Payment:
         card_hmac: an HMAC of the card, which reveals nothing about the card to anyone without the HMAC key.
         hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries that older releases wrote.
         brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
-        request_fingerprint: the fingerprint that the caller sent for its own request; empty if it sent none.
+        request_fingerprint: the fingerprint of the request that the caller was serving; empty if the caller sent none.
         purchase_id: the caller's id for what the charge pays for; empty if the caller sent none.
     """
 
@@ -125,7 +125,7 @@ class ChargeRequest:
     """A requested charge, not validated. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge and returned by `resolve_or_fence`. A repeated request may send another one.
+        fingerprint: stored with the charge and returned by `resolve_or_fence`. Repeats may send different fingerprints.
         purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
@@ -155,7 +155,7 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge at most once per key and return the CHARGED entry.
 
-        Declines are recorded, because they depend on the date and on settings, but repeats must be declined too.
+        Declines are recorded, so that repeats are declined too, even on a later date or under different settings.
         Malformed requests are not recorded, because every repeat is just as malformed. If the key has an entry, that
         entry decides the outcome, even if the rules have changed since.
 

@@ -1,8 +1,8 @@
-"""Shipping quotes, and shipments under idempotency keys.
+"""Shipping quotes, and shipments identified by idempotency keys.
 
-Each key has one manifest entry, until the entry is old enough to be deleted. The first write makes the entry a shipment
-or a fence. Every later write returns the existing entry, so repeating a shipment does not ship again, and a shipment
-requested after a fence fails.
+Each key gets one manifest entry, which is kept until it is old enough to be deleted. The first write makes the entry a
+shipment or a fence. Every later write returns the existing entry, so repeating a shipment does not ship again, and a
+shipment requested after a fence fails.
 """
 
 import uuid
@@ -36,7 +36,7 @@ class ShipmentFenced(Aborted):
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The key has no entry, but may have had one: the charge is so old that the shipment may already be deleted."""
+    """The key has no entry, but may have had one: the charge is so old that the entry may already be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to. Quotes and shipments call `validate`; creating a parcel does not."""
+    """Items and the address to send them to. Creating a parcel does not validate it; quoting and shipping do."""
 
     address: Address
     items: tuple[Item, ...]
@@ -81,7 +81,7 @@ class Zone:
     """Parcel prices for a group of countries.
 
     Attributes:
-        brackets: one or more brackets, in which pieces increase and prices never fall.
+        brackets: at least one bracket, sorted by ascending `pieces`; prices never decrease.
         further_piece: the price of each piece beyond the last bracket.
     """
 
@@ -90,7 +90,7 @@ class Zone:
     further_piece: Money
 
     def price(self, pieces: int) -> Money:
-        """Return the price of a parcel with this many pieces. More pieces never cost less."""
+        """Return the price of a parcel with this many pieces. A parcel with more pieces never costs less."""
         for bracket in self.brackets:
             if pieces <= bracket.pieces:
                 return bracket.price

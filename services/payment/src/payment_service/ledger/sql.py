@@ -60,8 +60,8 @@ class SqlLedger(KeyedStore[Entry], Ledger):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert has waited for any concurrent insert under the same key to commit, and rows are never deleted. So
-        # this read finds the other row, unless a database failover has lost it.
+        # If the key already has a row, the insert has waited for that row's transaction to commit. Rows are never
+        # deleted, so this read finds the row unless a database failover has lost it.
         found = await self.find(entry.key)
         if found is not None:
             return found

@@ -63,8 +63,8 @@ class SqlManifest(KeyedStore[Entry], Manifest):
         (inserted,) = await self._database.write((RECORD, {**_entry_to_row(entry), "charged_at": charged_at}))
         if inserted:
             return entry
-        # The insert has waited for any concurrent insert under the same key to commit. So this read finds the other
-        # row, unless a database failover has lost it or retention has deleted it.
+        # If the key already has a row, the insert has waited for that row's transaction to commit. So this read finds
+        # the row, unless a database failover has lost it or retention has deleted it.
         found = await self.find(entry.key)
         if found is None and 0 < charged_at <= await self.deletions.complete_since():
             raise ShipmentForgotten("the order was charged before the oldest records of shipments")
