@@ -58,7 +58,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
 
 
 async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStack) -> Spool:
-    """Open the spool and start its background tasks. Without a relay, messages stay in the spool."""
+    """Open the spool and start its background tasks. If no relay is configured, messages stay in the spool."""
     metrics = MessageMetrics(service.telemetry)
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
     service.readiness_checks.append(spool.check)

@@ -60,7 +60,7 @@ class Acceptance:
             states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # Only one confirmation may be at fault. This error makes checkout send each one in a separate call.
+                # A single confirmation may be to blame. This error makes checkout send each one in a separate call.
                 raise FailedPrecondition("the spool rejected the batch", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         await self.failpoints.reach(failpoints.ACCEPT[1])

@@ -87,8 +87,8 @@ def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
 
 
 def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
-    """Return the digests of what will be sent. They differ from `accepted` if the stored message has changed since."""
-    if not accepted or not content:  # accepted by an older release, which stored no digests, or already sent
+    """Return the digests of what will be sent. They differ from `accepted` if the stored message was altered later."""
+    if not accepted or not content:  # older releases stored no digests, and sent messages have no content
         return accepted
     confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]
     if accepted_content not in {b"", digest(content)}:

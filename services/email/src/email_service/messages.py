@@ -65,7 +65,7 @@ class ClaimedMessage:
 class MessageRecord:
     """A stored message. `accepted_at` and `changed_at` are in seconds since 1970.
 
-    `closed`: who closed the unsent message, so that it needs no more attention, and why; empty if it is not closed.
+    `closed`: who closed the unsent message (so that operators can ignore it), and why; empty if it is not closed.
     """
 
     message_id: str
@@ -93,7 +93,7 @@ class Outcome(Enum):
     IN_DOUBT = auto()
     """The relay has received the message but has not responded."""
     NOT_SENT = auto()
-    """The relay accepts no messages at the moment."""
+    """The relay can't be reached, or accepts no messages at the moment."""
     CLAIM_LOST = auto()
     """Another process has claimed the message."""
 

@@ -29,7 +29,7 @@ class MessageMetrics:
         telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self._statistics_of(MessageState.QUEUED)[1], ())])
 
     def record_attempt(self, message_id: str, outcome: Outcome, reason: str = "") -> None:
-        """Count and log an attempt's outcome, but never the message's recipient or text."""
+        """Count and log an attempt's outcome. Never log the message's recipient or text."""
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
         write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))

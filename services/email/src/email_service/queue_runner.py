@@ -21,7 +21,7 @@ log = structlog.get_logger()
 MAX_CONCURRENT = 20  # relays reject clients that open too many connections
 _MAX_UNSTORED = 1_000  # how far MAX_CONCURRENT may be exceeded while outcomes can't be stored
 _POLL_SECONDS = 1.0
-# The waits after consecutive relay or spool failures (retry_seconds), and after a message's deferrals (delay_seconds).
+# The backoff after consecutive relay or spool failures (retry_seconds), or after a message is deferred (delay_seconds).
 retry_seconds = partial(backoff_seconds, first_seconds=1.0, longest_seconds=60.0)
 delay_seconds = partial(backoff_seconds, first_seconds=30.0, longest_seconds=3_600.0)
 _FINAL = {
@@ -61,7 +61,7 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """Wait for messages that are being sent, and abandon any that take too long. Call it after `run` has ended."""
+        """Wait for messages that are being sent, and abandon any that take too long. Call this once `run` has ended."""
         await finish(self._sending, within_seconds)
 
     async def _claim(self) -> int:

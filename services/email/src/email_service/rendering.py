@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label, message_id_of
 
-# Mail programs turn text around these characters into links. A space after each keeps customers from sending links.
+# Mail clients turn text around these characters into links. A space after each keeps addresses from becoming links.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 

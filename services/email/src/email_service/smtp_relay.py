@@ -51,7 +51,7 @@ class SmtpRelay:
         sender: the envelope sender.
         tls: the TLS context; by default, it trusts the system's certificate authorities or those in SSL_CERT_FILE.
         reach_seconds: the timeout for connecting and for sending everything but the end of the message.
-        response_seconds: how long to wait for a response, because relays may deliver before responding (RFC 5321).
+        response_seconds: how long to wait for the final response; relays may deliver before responding (RFC 5321).
     """
 
     relay: Relay

@@ -139,7 +139,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state except SENT, the number of open messages and the seconds since the oldest change."""
+        """Return, for each state but SENT, how many messages aren't closed, and the age of the oldest change (s)."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
@@ -169,7 +169,7 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
 
 
 def _record(row: Row) -> MessageRecord:
-    """Decode a row. Rows of lists have neither content nor digests."""
+    """Decode a row. Rows that `LIST` returns have neither content nor digests."""
     message_id, recipient, content = row["letter_id"], row["recipient"], row["message"] or b""
     return MessageRecord(
         message_id,
