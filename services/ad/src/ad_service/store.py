@@ -12,7 +12,7 @@ Text = Annotated[str, Meta(pattern=r"\S", max_length=120)]
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
-    """An ad in the file. `redirect_url` is a path, so it links to a page of the shop."""
+    """An ad in the file. `redirect_url` is a path, so ads can only link to the shop's own pages."""
 
     redirect_url: Path
     text: Text

@@ -34,7 +34,7 @@ class _Day(Struct, frozen=True):
 
 
 def parse_rates(raw: bytes) -> Rates:
-    """Parse a rates file, skipping currencies that no longer exist. Raise ValueError if it is invalid or has a DTD."""
+    """Parse rates, skipping currencies that no longer exist. Raise ValueError if the file is invalid or has a DTD."""
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")

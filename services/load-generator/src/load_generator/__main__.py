@@ -40,7 +40,7 @@ class LoadSettings(Settings):
     think_seconds: NonNegativeFloat = 2
     # To limit memory use, new arrivals are dropped while this many sessions are open.
     max_sessions: PositiveInt = 1000
-    # Where to serve Locust's page, which has no login. Port 0 turns the page off.
+    # Where to serve Locust's web page, which has no login. Port 0 turns the page off.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK

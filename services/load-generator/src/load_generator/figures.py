@@ -9,7 +9,7 @@ from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
-# Entries with these "methods" count sessions and orders. Locust's totals, which count requests, leave them out.
+# Statistics entries with these "methods" count sessions and orders. Locust's totals count only requests.
 _SESSION = "session"
 _ORDER = "order"
 

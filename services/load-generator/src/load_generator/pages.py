@@ -1,4 +1,4 @@
-"""Finds links and forms on the storefront's pages. This is simple, because the pages quote all attributes."""
+"""Finds links and forms on the storefront's pages. Regular expressions suffice: the pages quote all attributes."""
 
 import html
 import re
@@ -48,7 +48,7 @@ class Page:
         return [href for href in self.hrefs if href.startswith(prefix)]
 
     def order_id(self) -> str | None:
-        """Return the id of the order that this page shows; None if this is not an order's page."""
+        """Return the id of the order that this page shows, or None if this is not an order page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 

@@ -35,7 +35,7 @@ class SessionStopped(Exception):
 class Session:
     """A session that plans when each request starts, independently of responses.
 
-    Each request is planned to start a think time after the previous request's planned start. If the previous response
+    Each request is planned to start one think time after the previous request's planned start. If the previous response
     is late, the request is sent late. Latency counts from the planned start, so it includes this delay (no coordinated
     omission). Requests planned for after the end of the run are not sent.
 
@@ -68,7 +68,7 @@ class Session:
         self.planned += self.think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
-        """Request a page and return it. Raise SessionFailed if this fails, or SessionStopped if the run ends first."""
+        """Request a page and return it. Raise SessionFailed if that fails, or SessionStopped if the run ends first."""
         self._wait()
         return self._request("GET", path)
 
