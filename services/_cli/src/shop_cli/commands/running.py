@@ -1,4 +1,4 @@
-"""Commands that observe and disturb the shop that `shop up` runs."""
+"""Commands that observe and disrupt the shop that `shop up` runs."""
 
 import subprocess
 from collections.abc import Mapping, Sequence

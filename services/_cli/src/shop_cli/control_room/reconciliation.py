@@ -20,13 +20,13 @@ WINDOW_SECONDS = 15 * 60
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# Don't trace reconciliation's calls, whose traces would displace all others: give them this unsampled parent span.
+# The parent span of reconciliation's calls. It is unsampled, because traces of these calls would displace all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The result of comparing the last 15 minutes' records. `unread` says why they couldn't be read, if so."""
+    """The result of comparing the last 15 minutes' records. `unread` says why reading them failed; "" if it didn't."""
 
     found: Comparison = field(default_factory=Comparison)
     unread: str = ""

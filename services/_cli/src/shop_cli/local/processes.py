@@ -113,7 +113,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the services' own channel options: if a proxy, say, keeps services from reaching this one, it isn't ready.
+        # Use the services' own channel options: a process that they can't reach, say because of a proxy, isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())

@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# How many spans to store of traces with an order or an error, and of other traces. A span takes up to 1 kB of memory.
+# How many spans to store for traces with an order or an error, and for other traces. A span takes up to 1 kB of memory.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
