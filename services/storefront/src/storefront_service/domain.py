@@ -121,7 +121,7 @@ class Order:
 
     Attributes:
         state: a name from `shop.internal.OrderState`, without the prefix `ORDER_STATE_`.
-        holds_cart: whether checkout refuses to sell the order's cart again.
+        holds_cart: whether this order makes checkout refuse to sell the same cart again.
         lines: what was ordered; set only in lists of orders, which have no receipts.
         receipt: None in lists of orders, and for old orders whose details have been deleted.
     """

@@ -17,7 +17,7 @@ class CartClient:
         return tuple(CartLine(item.product_id, item.quantity) for item in cart.items)
 
     async def add(self, user_id: str, line: CartLine, key: str) -> None:
-        """Add a quantity of a product, at most once per key. The store may evict the cart until the visitor orders."""
+        """Add a quantity of a product, at most once per key. Until the visitor orders, the store may evict the cart."""
         item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
         request = cart_pb2.AddItemRequest(user_id=user_id, item=item)
         await self._stub.AddItem(request, metadata=(("idempotency-key", key), ("anonymous-cart", "1")))

@@ -27,7 +27,7 @@ class SuggestionsClient:
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
         """Return up to five products that go with the given products, or none if the service fails.
 
-        The call's metadata names the wanted `version`, by which a mesh or gateway can route; "" allows any version.
+        The call's metadata contains `version`, so that a mesh or gateway can route by it; "" means any version.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
