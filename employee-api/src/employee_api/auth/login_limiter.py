@@ -15,7 +15,7 @@ from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 # Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# If an e-mail's failures from all networks reach this many times the limit, all clients but known devices must wait.
+# Once an e-mail's failures across all networks reach this multiple of the limit, all but known devices must wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -53,8 +53,8 @@ class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
     Failures on a known device count only for that device, and failures elsewhere never delay that device. Honest users
-    may share an attacker's network, so after too many failures from a network, its users must wait only once a login to
-    their own account has failed. Replicas share the counts, but each replica limits concurrent attempts on its own.
+    may share an attacker's network, so after too many failures from a network, a user there must wait only if a login
+    to their own account has failed too. Replicas share the counts, but each limits concurrent attempts on its own.
     """
 
     counts: FailureCounts
@@ -75,7 +75,7 @@ class LoginLimiter:
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, then hold the slots in the block. Raise TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, then hold the slots during the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))

@@ -139,7 +139,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # keep the network's count: attackers may have raised it
+            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
         return account
 
     @asynccontextmanager
@@ -185,7 +185,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # keep the network's count: attackers may have raised it
+            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 

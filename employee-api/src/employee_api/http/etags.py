@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from employee_api.errors import PreconditionFailed
 
 _HASH_CHARACTERS = 16
-# RFC 9110 allows a tag to contain commas and obsolete characters above 0x7f.
+# RFC 9110 allows a tag to contain commas, and bytes above 0x7f (obs-text).
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _ANY = "*"
 

@@ -93,7 +93,7 @@ class RegistrationHandlers(Repository):
 
     Attributes:
         mode: who may register. None means anyone, unless authorization is enforced and some user can manage others.
-        per_address: how many registrations may be attempted per window with each invitation, or else from each network.
+        per_address: the maximum number of attempts per window, counted by invitation or, without one, by network.
     """
 
     users: UserRepository
