@@ -85,7 +85,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The service isn't configured to let this caller call the method. Our clients raise Unavailable instead."""
+    """The service's settings don't allow this caller to call the method. Our own clients raise Unavailable instead."""
 
 
 class Unavailable(DomainError):

@@ -1,7 +1,7 @@
 """Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or use CPU.
 
-Tests set `FAILPOINTS="payment.charge.after=kill"`, for example. `=error*2` fails only twice, and `=stall:1.5` waits for
-1.5 seconds. Every service method is also a failpoint, reached before its handler: `shop.AdService/GetAds=stall:0.5`.
+Tests set `FAILPOINTS="payment.charge.after=kill"`, for example. `=error*2` makes only two calls fail; `=stall:1.5`
+waits 1.5 s. Every service method is also a failpoint, reached before its handler: `shop.AdService/GetAds=stall:0.5`.
 With LAB=1, `shop.internal.Failpoints` enables failpoints at run time; its .proto file lists all actions.
 """
 
@@ -67,7 +67,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # use a DomainError, because a logged traceback would reveal the failpoint
+            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
@@ -89,7 +89,7 @@ class Failpoints:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
+        """Enable a failpoint for `seconds`, replacing any with the same identifier. Raise ValueError if invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse requests to disallowed hosts with 421, and malformed Host headers with 400. Starlette always sends 400."""
+    """Refuse disallowed hosts with 421 and malformed Host headers with 400. Starlette's own check always sends 400."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated Host headers

@@ -73,7 +73,7 @@ def channel(
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
-        server_name: the server's name in its certificate, if it isn't the target's host, as when a port is forwarded.
+        server_name: the server's name in its certificate, if it differs from the target's host (port forwarding).
         balancing: "mesh" opens one connection to the mesh's proxy, which retries calls. Health isn't checked, because
             the proxy would send the check to a single pod, and when that pod ends, calls to all pods would fail.
     """

@@ -9,7 +9,7 @@ import grpc
 from chassis.background import repeat
 from chassis.tls.certificates import Certificates, Identity
 
-_FOLLOW_SECONDS = 1.0  # how often to check for new certificates, and whether a new channel is connected
+_FOLLOW_SECONDS = 1.0  # how often to check for new certificates, and whether a new channel has connected
 _LONGEST_CALL_SECONDS = 60.0
 
 Options = Sequence[tuple[str, Any]]

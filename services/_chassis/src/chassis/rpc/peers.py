@@ -44,7 +44,7 @@ class _Connection:
 
 
 class Peers:
-    """A port's connections. Each holds the bytes sent since its last request, and its calls that wait for the client.
+    """A port's connections. Each holds memory: data received since its last request, and calls waiting for the client.
 
     If connections hold too much in total, close those that hold the most, in the network that holds the most. If there
     are too many connections, close some in the network with the most: first those that have never sent a request, then
@@ -81,7 +81,7 @@ class Peers:
         """Count a message as held by the current call until its task ends or waits again. Return the message."""
         self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
         if len(self._calls) >= self._next_check:
-            with suppress(OSError):  # out of file descriptors: this call must not fail
+            with suppress(OSError):  # if no file descriptors are left, skip the check
                 self.check()
         return message
 
@@ -134,7 +134,7 @@ class Peers:
 def _excess(
     found: list[_Connection], limit: int, weigh: Callable[[_Connection], int], key: Callable[[_Connection], Any]
 ) -> Iterator[_Connection]:
-    """Yield connections to close until the others weigh at most `limit`. The network that weighs most comes first."""
+    """Yield connections to close until the rest weigh at most `limit`. Begin with those in the heaviest network."""
     totals: Counter[str] = Counter()
     for one in found:
         totals[one.network] += weigh(one)

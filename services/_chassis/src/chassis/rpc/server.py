@@ -28,7 +28,8 @@ from shop_internal import failpoints_pb2_grpc
 log = structlog.get_logger()
 
 _READINESS_INTERVAL_SECONDS = 1.0
-# One slow store response must not make a service's only pod unready, and while a store is down, calls fail anyway.
+# One slow store response must not make a service's only pod unready. When a store is down, it doesn't matter that
+# readiness lags a little, because calls fail anyway.
 _CHECKS_UNTIL_NOT_READY = 3
 _TRIM_SECONDS = 5.0
 
@@ -182,7 +183,7 @@ async def serving(service: Service, resources: AbstractAsyncContextManager[None]
 
 async def _return_memory() -> None:
     """Return freed memory to the system every five seconds until cancelled."""
-    # After a flood of requests, glibc itself returns only the top of its heap, so the rest would stay resident.
+    # After a flood of requests, glibc by itself returns only the top of its heap, so the rest would stay resident.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await asyncio.sleep(_TRIM_SECONDS)

@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # The colon follows an address. A connection lost during a call yields a message without one, so it gets no hint.
+    # Without the colon, this would also match messages about connections lost during a call, which need no hint.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -86,7 +86,7 @@ def to_status(error: errors.DomainError) -> grpc.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Convert a peer's status to a domain error. If no kind of error has its code, use Internal: outcome unknown."""
+    """Convert a peer's status to a domain error. Status codes that have no error class become Internal."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None

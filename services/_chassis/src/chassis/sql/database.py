@@ -1,7 +1,7 @@
 """One interface to SQLite and PostgreSQL. Stores write each statement once, in SQL that both databases understand.
 
 - `:name` is a parameter.
-- `NOW` is the current time. PostgreSQL's time functions also work in SQLite.
+- `NOW` is the current time. PostgreSQL's time functions also work in SQLite, because `sqlite.add_functions` adds them.
 - To pass a list, use `listed`, which encodes it as one parameter; `json_each(:items)` returns one row per element.
 - `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
 """

@@ -1,4 +1,4 @@
-"""Group commit: all work that arrives during one flush to disk shares the next flush. Larger flushes take no longer."""
+"""Group commit: writes that arrive during one flush to disk share the next flush. A larger flush takes no longer."""
 
 import asyncio
 import math
@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 
-# Flush to a fast disk on the event loop, because a thread adds 50 µs. A slow disk would block the loop for too long.
+# If the last flush was this fast, flush on the event loop: a thread would add 50 µs. Slower flushes run in a thread.
 _ON_EVENT_LOOP_SECONDS = 0.001
 # A batch that takes this long to fail was waiting for a lock. Don't retry its items one by one: each would wait again.
 _WAITED_SECONDS = 1.0

@@ -25,7 +25,7 @@ class Table:
     Attributes:
         key, recorded_id: the names of the columns that hold an entry's key and id.
         columns: the columns to read, in addition to RECORDED_SECONDS.
-        listed: the state of the entries that lists contain.
+        listed: the `state` of the entries that appear in lists.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Table:
 
 
 class KeyedStore(Generic[EntryT]):
-    """Reads a table's entries. `undecodable` makes the entry that lists show for a key whose row can't be decoded."""
+    """Reads a table's entries. If a row can't be decoded, lists contain `undecodable(key)` in its place."""
 
     def __init__(
         self, database: Database, table: Table, decode: Callable[[Row], EntryT], undecodable: Callable[[str], EntryT]

@@ -65,7 +65,7 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write {path}: Is a directory")
     if path.exists() and not os.access(path, os.W_OK):
         raise DatabaseUnusable(f"can't write {path}")
-    if not os.access(path.parent, os.W_OK):  # SQLite creates more files beside the database file
+    if not os.access(path.parent, os.W_OK):  # SQLite creates -wal and -shm files next to the database file
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 

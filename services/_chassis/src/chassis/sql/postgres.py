@@ -27,15 +27,15 @@ ANSWER_WITHIN_SECONDS = 4  # how long to keep retrying a statement before giving
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
-# Try each server in the URL for this long, so that an unreachable one doesn't block the next. psycopg's minimum is 2.
+# How long to try to connect to each server in the URL before trying the next. psycopg's minimum is 2.
 _CONNECT_WITHIN_SECONDS = 2
 # With this timeout, the server ends statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # SQLSTATEs to retry. The classes mean that the server is starting, stopping or out of resources, or has aborted the
 # transaction. 25006: after a failover, the connection still leads to the old server, which refuses writes. 0A000: a
-# migration has changed the table of a prepared statement. 23505: a concurrent transaction has written the same unique
-# value, and the next attempt sees its row.
+# migration has changed a table that a prepared statement uses. 23505: a concurrent transaction has written the same
+# unique value; the next attempt sees that row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
 # Keep the connection after these errors. Otherwise, while the disk is full, every attempt would open a new connection.
@@ -50,7 +50,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Before the first statement, detect a pooler: its process id differs from the server's."""
+        """Before the first statement, detect a pooler, which reports a different process id than the server itself."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -116,7 +116,7 @@ class PostgresDatabase(Database):
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # The server may have become unreachable, and then the pool's other connections would also time out.
+                # Replace the pool's connections: if the server has become unreachable, they would all time out, too.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:
@@ -139,7 +139,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover, the connection may lead to the old server
+                await connection.close()  # after a failover, the connection may still lead to the old server
             raise
         finally:
             giving_up.cancel()

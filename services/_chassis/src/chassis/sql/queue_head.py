@@ -11,15 +11,15 @@ RowT = TypeVar("RowT")
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_REJECTIONS = 20  # `take` stops after this many rejections, and the next call of `take` continues from there
+_REJECTIONS = 20  # `take` stops after this many rejections, and the next call continues from there
 
 
 @dataclass
 class QueueHead:
     """Takes rows, such as due orders, from the head of a queue in index order.
 
-    If the database rejects updates of a row, the row stays at the head of the queue, and fails every transaction that
-    includes it. So this process counts such rows, skips them, and retries them at growing intervals.
+    If the database rejects a row's updates, the row stays at the head of the queue, and every transaction that includes
+    the row fails. So this process counts such rows, skips them, and retries them at growing intervals.
     """
 
     _skipped: int = 0

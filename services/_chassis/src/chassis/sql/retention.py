@@ -1,4 +1,4 @@
-"""Deletes a store's old rows, and records what was deleted, in the single row of the store's table `retention`."""
+"""Deletes a store's old rows. The single row of the store's `retention` table records what has been deleted."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,7 +35,8 @@ class Deletions:
 
     Attributes:
         key: the column that identifies a row.
-        old: a query for the key and time (`at`) of up to :limit rows older than :older_than, after the first :passed.
+        old: a query that returns the key and time (`at`) of up to :limit rows older than :older_than, after skipping
+            the first :passed.
         delete: statements that delete the rows with the keys in :items if they are still older than :older_than. The
             first statement returns the deleted rows.
         on_deleted: called with the rows that the first statement returned.
@@ -64,7 +65,7 @@ class Deletions:
         return deleted
 
     async def complete_since(self) -> float:
-        """Return the latest time of any row deleted so far, under the current or an earlier retention; 0 if none."""
+        """Return the time of the newest row ever deleted, or 0 if none was. All newer rows are still stored."""
         (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
 

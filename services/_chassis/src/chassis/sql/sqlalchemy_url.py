@@ -1,4 +1,4 @@
-"""Builds PostgreSQL URLs for SQLAlchemy. Keep this out of `engine`, which needs greenlet: most images don't have it."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Keep this out of `engine`, which needs greenlet: most images lack it."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL
@@ -12,5 +12,5 @@ UNPREPARED = {"prepare_threshold": None}
 def sqlalchemy_url(url: str, **defaults: str) -> URL:
     parts = defaults | {name: str(value) for name, value in conninfo_to_dict(libpq_url(url)).items()}
     user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
-    # SQLAlchemy accepts several hosts only in the URL's query.
+    # SQLAlchemy accepts several hosts only in the URL's query string.
     return URL.create("postgresql+psycopg", user, password, database=name, query=parts)

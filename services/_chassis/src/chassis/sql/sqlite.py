@@ -49,7 +49,7 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
-        # Replace damaged text, so that it doesn't make a whole report fail.
+        # Replace invalid UTF-8, so that one damaged value doesn't make a whole report fail.
         self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
@@ -121,12 +121,12 @@ class SqliteDatabase(Database):
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     """Open a file in autocommit mode. A commit returns only once the data is on disk."""
-    # Commits on the event loop must not wait for a lock. Reads wait only while another process recovers the log.
+    # Commits on the event loop must not wait for a lock. Reads wait only while another process recovers the WAL.
     timeout = ANSWER_WITHIN_SECONDS if query_only else 0
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # Use 512 KiB. The default of 2 MB doesn't make orders faster, because the kernel also caches the file.
+    # Cache only 512 KiB: the default of 2 MB doesn't make orders faster, because the kernel also caches the file.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")

@@ -107,7 +107,7 @@ class CountedExporter:
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False
-        if not is_delivered:  # a failed export of metrics counts as one item
+        if not is_delivered:  # a failed metrics export counts as one item
             self._drops.add(len(batch) if isinstance(batch, Sequence) else 1)
         self._drops.log()
 

@@ -1,4 +1,4 @@
-"""Process metrics: CPU, memory, threads, files, garbage collection, event loop lag and the certificate."""
+"""Process metrics: CPU, memory, threads, open files, garbage collection, event loop lag and the TLS certificate."""
 
 import asyncio
 import gc

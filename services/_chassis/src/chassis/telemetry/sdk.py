@@ -54,7 +54,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the span limits from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    # Use min(), because the SDK rejects a batch that is larger than the queue; the same goes for log records below.
+    # Use min(), here and below for logs, because the SDK rejects a batch size that exceeds the queue size.
     queue, batch = settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size
     tracers.add_span_processor(BatchSpanProcessor(spans_to, queue, settings.otel_bsp_schedule_delay, min(batch, queue)))
     loggers = LoggerProvider(resource, shutdown_on_exit=False)

@@ -19,7 +19,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import is_sampled
 
-# Nearly every operation waits a few microseconds. Spans for waits this short would only clutter traces.
+# Shorter waits get no span: nearly every operation waits a few microseconds, and their spans would clutter traces.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")

@@ -13,7 +13,7 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate, its key and the trusted authorities, all in PEM. Times are in seconds since 1970."""
+    """A certificate, its key and the trusted authorities, all in PEM format. Times are in seconds since 1970."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -23,7 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files don't replace it."""
+    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ def _versions(folder: Path) -> object:
 
 
 def _load(folder: Path) -> Identity:
-    """Load the identity in a folder. Raise ValueError if a peer with the same files would refuse the certificate."""
+    """Load the identity in a folder. Raise ValueError if the files are unusable, or ca.crt doesn't verify tls.crt."""
     sides = [ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER)]
     sides[0].check_hostname = False
     try:
@@ -96,7 +96,7 @@ def _load(folder: Path) -> Identity:
         raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
-    # `ends` is empty if ca.crt is a self-signed certificate that isn't an authority.
+    # `ends` is empty if ca.crt is a self-signed certificate that isn't a CA.
     return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
 
 
