@@ -94,7 +94,7 @@ class Insert(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry`: whether an earlier try may have charged it."""
+    """Charge the card under the attempt's key. `retry`: whether an earlier try may have charged the card."""
 
     retry: bool
 
@@ -137,7 +137,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the removal from the cart. Whatever fails is retried later."""
+    """Start sending the confirmation, and wait until the cart removal has finished. Whatever fails is retried later."""
 
 
 @dataclass(frozen=True, slots=True)

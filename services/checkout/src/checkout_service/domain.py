@@ -161,9 +161,9 @@ class Refusal:
 class Transition:
     """A change of an order's state, with the details to record. A change to CHARGING begins the next attempt.
 
-    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. For a decision
-    by an operator, `step` is its name in the order's history, and `detail` says who decided and why. Such a decision
-    about a SHIPPED order also deletes the order's outbox items.
+    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. If an
+    operator made the change, `step` names the decision in the order's history, and `detail` says who decided and why.
+    An operator's decision on a SHIPPED order also deletes the order's outbox items.
     """
 
     before: State
@@ -183,7 +183,7 @@ def order_id_of(scope: str) -> str:
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # set version 8 by hand: uuid.UUID supports it only since Python 3.14
-    digest[8] = digest[8] & 0x3F | 0x80  # set the variant of RFC 9562
+    digest[8] = digest[8] & 0x3F | 0x80  # set the variant that RFC 9562 defines
     return str(uuid.UUID(bytes=bytes(digest)))
 
 

@@ -177,7 +177,7 @@ class ExistingOrders:
             await self._wait(None, placed.order_id, request)
 
     async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
-        """Wait for the run, or pause before the next read of the journal. Raise OrderInFlight if time is too short."""
+        """Wait for the run, or pause before reading the journal again. Raise OrderInFlight if no time is left."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
         # Leave enough time for the pause and for placing the order afterwards.

@@ -77,5 +77,5 @@ class OrderMetrics:
 
 
 def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:
-    """Return one data point per attribute value. If an age is negative because the clock was set back, return 0."""
+    """Return one data point per attribute value. Replace negative ages, seen after the clock was set back, with 0."""
     return [(max(measured.get(value, 0), 0), ((attribute, str(value)),)) for value in values]

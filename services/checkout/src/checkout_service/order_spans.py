@@ -10,7 +10,7 @@ from checkout_service.domain import Order
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set those order attributes of the current span that are known before the order is priced."""
+    """Set the current span's order attributes that are known before the order is priced."""
     trace.get_current_span().set_attributes(
         {semconv.ORDER_ID: order_id, semconv.ORDER_CURRENCY: currency_code, semconv.ORDER_ITEM_COUNT: item_count}
     )

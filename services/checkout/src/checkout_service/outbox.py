@@ -83,7 +83,7 @@ class Outbox:
         return removal
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the confirmation, and wait for the removal from the cart. What fails stays in the outbox."""
+        """Start sending the confirmation, and wait for the removal from the cart. Failed items stay in the outbox."""
         # Don't make the caller wait for the confirmation, which is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
         sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
@@ -99,7 +99,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items that are being sent and complete them. Others are sent again later, without further effect."""
+        """Wait for items that are being sent, and complete them. Sending the rest again later has no further effect."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -203,7 +203,7 @@ class Outbox:
         """Wait until an item is sent. If the peer refuses it permanently, make it a dead letter. Raise other errors."""
         try:
             await sending
-        except Unimplemented:  # perhaps not the peer's refusal: a proxy without a route also returns UNIMPLEMENTED
+        except Unimplemented:  # this may not come from the peer: a proxy without a route also returns UNIMPLEMENTED
             raise
         except REFUSALS as error:
             if error.reason != _ACCEPTED_BEFORE:
@@ -212,7 +212,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._has_sent.set()
-        if len(self._sent) == _BATCH:  # with >=, every new item would cause another try while the journal is down
+        if len(self._sent) == _BATCH:  # with >=, every new item would trigger a retry while the journal is down
             self._batch_is_full.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

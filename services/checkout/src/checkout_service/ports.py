@@ -161,7 +161,7 @@ class Statistics:
 
 
 class Quotes(Protocol):
-    """Reads what an order needs before it is placed. All methods raise Unavailable if a peer fails."""
+    """Reads a new order's cart and prices. All methods raise Unavailable if a peer fails."""
 
     async def cart(self, user_id: str) -> Cart: ...
 
@@ -172,7 +172,7 @@ class Quotes(Protocol):
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert exactly. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
+        """Convert without rounding to cents. Raise InvalidArgument for unknown currencies, OutOfRange for overflows."""
 
 
 class Payment(Protocol):

@@ -132,7 +132,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported():  # payment doesn't offer our ledger
+            case Unsupported():  # payment doesn't offer the internal ledger
                 return (yield from _end(State.CHARGING, after if certain else State.NEEDS_REVIEW, refusal or IN_DOUBT))
             case InDoubt():
                 break
@@ -170,8 +170,8 @@ def void_charge(refusal: Refusal) -> Saga:
 def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
-    `tracking_id`: the tracking id that the operator gave, if the order was shipped. If the records of payment or
-    shipping contradict the decision, the order needs an operator again. A peer without records never contradicts.
+    `tracking_id`: the tracking id that the operator gave, if the order was shipped. If payment or shipping records
+    contradict the decision, the order needs an operator again. A peer that offers no records contradicts nothing.
     """
     charge, _ = yield from _until_certain(Resolve())
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0

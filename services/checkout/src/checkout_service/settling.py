@@ -26,7 +26,7 @@ _AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
 
 
 class SettlementRefused(FailedPrecondition):
-    """The order has ended, another decision is being carried out, or payment's or shipping's records contradict it."""
+    """The order has ended, another decision is in progress, or payment or shipping records contradict this one."""
 
 
 def may_decide(state: State, decision: Refusal) -> bool:
@@ -67,7 +67,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
 def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
     """Return the decision for an outcome, `refunded`, `shipped` or `dismissed`, and the tracking id, if any.
 
-    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is malformed.
+    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if malformed.
     """
     message, is_shipped = signed_reason(by, text, outcome), outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):

@@ -1,4 +1,4 @@
-"""Encodes those parts of an order that have no columns of their own, as versioned JSON in the column `snapshot`.
+"""Encodes the parts of an order that have no columns of their own, as versioned JSON for the column `snapshot`.
 
 Older releases stored a shop.PlaceOrderResponse in this column, and a copy in `answer`, a column that is now unused.
 """

@@ -125,7 +125,7 @@ class Queue:
 
     Attributes:
         is_due: a condition that is true if the queue has rows to claim or correct.
-        correct: makes rows due now whose due time is further ahead than workers ever set it.
+        correct: makes rows due now if their due time is too late for a worker to have set it.
         claim: claims up to :limit due rows, and returns them.
     """
 
@@ -174,7 +174,7 @@ QUEUES: dict[tuple[str, bool], Queue] = {
     for failed, tries in _TRIES
 }
 
-# Workers read this before they claim, because SQLite runs only one write transaction at a time.
+# Workers claim only if this query finds due work, because SQLite runs only one write transaction at a time.
 DUE_QUEUES = " UNION ALL ".join(
     f"SELECT '{name}' AS queue, {int(failed)} AS failed WHERE {_KNOWN} AND ({queue.is_due})"
     for (name, failed), queue in QUEUES.items()

@@ -54,7 +54,7 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED may not be the peer's refusal: a proxy without a route also returns it.
+    # UNIMPLEMENTED may not come from the peer: a proxy without a route also returns it.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)

@@ -85,7 +85,7 @@ class PaymentClient(Payment):
         return Voided()
 
     async def _deduplicates(self) -> bool:
-        """Return whether payment has our ledger, which charges once per key. Raise DomainError if this is unclear."""
+        """Return whether payment has the ledger, which charges once per key. Raise DomainError if this is unclear."""
         if not self._ledger_service.found:
             # Voiding a random key has no effect, because the key has no charge.
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")

@@ -129,7 +129,7 @@ class Reader:
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
-            # Drop mismatches of orders that have changed meanwhile: their records were not read at one point in time.
+            # Drop mismatches of orders that have changed since: some of their records may have been read earlier.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
         found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
@@ -144,7 +144,7 @@ class Reader:
         return by_order
 
     async def record(self, found: Comparison) -> None:
-        """Record the mismatches, so that later comparisons include their orders again, however old these are."""
+        """Record the mismatches, so that later comparisons check these orders again, however old they are."""
         current = [
             orders_pb2.OpenMismatch(order_id=one.order_id, kind=one.kind, since=time_to_wire(max(one.since, 0.0)))
             for one in found.mismatches
@@ -152,7 +152,7 @@ class Reader:
         await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 
     async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
-        """Return up to 1,000 orders by id, and the time since which no order has been deleted."""
+        """Return up to 1,000 orders by id, and the time since which the journal is complete."""
         found: Orders = dict.fromkeys(order_ids)
         reply = _whole(await self.journal.ScanOrders(orders_pb2.ScanOrdersRequest(order_ids=[*found] or [""])))
         found |= {order.order_id: _order_from_wire(order) for order in reply.orders}
@@ -215,7 +215,7 @@ class Reader:
                 yield batch
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[list[Effect], float]:
-        """Return confirmations, and the time since which no confirmation has been deleted."""
+        """Return the orders' confirmations, and the time since which stored confirmations are complete."""
         if self.confirmations is None:
             return [], math.inf
         try:
@@ -261,7 +261,7 @@ async def _pages(
     convert: Callable[[Any], Record],
     since: float,
 ) -> AsyncIterator[list[Record]]:
-    """Yield the pages of a list, up to one that is empty or that doesn't advance, because a record's time is invalid.
+    """Yield a list's pages. Stop at an empty page, or if the token doesn't change, because a record's time is invalid.
 
     `records`: the name of the field with a page's records, which `convert` converts.
 

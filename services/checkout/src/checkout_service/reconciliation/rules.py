@@ -166,9 +166,9 @@ class Mismatch:
 
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
-"""Maps each kind to the time since which none of the records that it reports as missing were deleted for their age.
+"""Maps each mismatch kind to the time since which the records that it may report as missing are complete.
 
-The time is infinite if such records could not be read. Charges are never deleted.
+Older records may have been deleted. The time is infinite if the records could not be read. Charges are never deleted.
 """
 
 
@@ -183,8 +183,8 @@ def find_mismatches(
     """Yield the mismatches between an order's records.
 
     Records newer than `due_before` may still lack a counterpart, unless they are dated later than `now`. Records older
-    than `complete_since` may lack one that was deleted for its age, so don't report them, unless the kind of mismatch
-    is already `known`.
+    than `complete_since` may lack one that has been deleted because of its age, so don't report them, unless the
+    kind of mismatch is already `known`.
     """
     order = records.order
     if order is not None and order.in_progress:
@@ -248,7 +248,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield (kind, detail) of each difference; kind None means `_Kinds.differs`. Compare ids only if `is_only`."""
+    """Yield each difference as (kind, detail); kind None means `_Kinds.differs`. Compare ids only if `is_only`."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
