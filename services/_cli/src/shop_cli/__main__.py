@@ -51,7 +51,7 @@ _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 
 
 def main() -> None:
-    """Run a command. If it raises a DomainError, print one line on standard error and exit with the matching status."""
+    """Run a command. If it raises a DomainError, print one line to standard error and exit with the matching status."""
     if not BOOLEANS.get(os.environ.get("USE_HTTP_PROXY", "").lower()):
         ignore_proxies()
     for stream in (sys.stdout, sys.stderr):
@@ -122,7 +122,7 @@ def _add(created: typer.Typer, name: str, module: str) -> None:
 
 
 def _synchronous(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a command synchronous if it is an async function, which Typer can't run."""
+    """Wrap an async command in a synchronous function, because Typer can't run async functions."""
     if not inspect.iscoroutinefunction(command):
         return command
     import asyncio  # noqa: PLC0415 - importing it takes 30 ms, and `shop --help` doesn't need it

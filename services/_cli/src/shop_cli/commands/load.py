@@ -77,7 +77,7 @@ def load(
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Print the load generator's figures on standard error until it ends. Return its summary; None if there is none."""
+    """Print the load generator's figures to standard error until it ends. Return its summary, if there is one."""
     summary = None
     for line in process.stdout or ():
         event = json.loads(line)

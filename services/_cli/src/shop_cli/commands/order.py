@@ -88,7 +88,7 @@ async def order(
 
 
 def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Wait for PlaceOrder's server span, then return the trace's spans. On timeout, return those received so far."""
+    """Wait for PlaceOrder's server span, then return the trace's spans. On timeout, return the spans found so far."""
     spans: list[dict[str, Any]] = []
     deadline = time.monotonic() + _TRACE_SECONDS
     time.sleep(_EXPORT_SECONDS)

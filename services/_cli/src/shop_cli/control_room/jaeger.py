@@ -1,4 +1,4 @@
-"""The part of Jaeger's HTTP API v3 that the storefront uses: trace search."""
+"""Serves the part of Jaeger's HTTP API v3 that the storefront uses: trace search."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -16,7 +16,7 @@ from checkout_service.reconciliation.reader import Comparison, Reader, open_read
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree. If a worker dies, another takes over its order after 15 s, or later during faults.
+# How long records may disagree: if a worker dies, another takes over its order after 15 s, or later during faults.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0

@@ -44,7 +44,7 @@ async def running(
         folder: where data, logs and secrets are stored.
         port_offset: the number to add to every default port; None to use any free ports.
         postgres: whether to store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-        lab: whether services serve failpoints, and plugins add sections to the control room.
+        lab: whether services expose failpoints and plugins add sections to the control room.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
@@ -72,7 +72,7 @@ async def running(
 
 
 def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> dict[str, int]:
-    """Return the port of each program by name. Raise PortInUse if another program uses one of these ports.
+    """Return each program's port, by name. Raise PortInUse if another program uses one of these ports.
 
     With `lab`, every gRPC service gets an internal port for failpoints: 11051 for the service on 50051, and so on.
     """
@@ -127,7 +127,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link the storefront to traces and emails to the storefront, unless already set."""
+    """Return the storefront's TRACES_URL and the email service's STOREFRONT_URL, unless they are already set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

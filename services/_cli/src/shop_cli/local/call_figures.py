@@ -54,7 +54,7 @@ class CallFigures:
                 _count(self._served[_STORES[system]], span)
 
     def of_service(self, name: str, now: float) -> Figures:
-        """Return figures for a service, or for a store as its clients see it; `now` is in seconds since 1970."""
+        """Return figures for a service, or for a store as measured by its clients; `now` is in seconds since 1970."""
         return _figures([self._served[name]], now)
 
     def of_calls(self, now: float) -> dict[tuple[str, str], Figures]:

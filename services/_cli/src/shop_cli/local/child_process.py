@@ -30,7 +30,7 @@ class NotServing(Unavailable):
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder, then delete it, unless a process fails or times out: the error names the logs in it."""
+    """Yield a temporary folder, then delete it. If a process fails or times out, keep it and mention its logs."""
     folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder

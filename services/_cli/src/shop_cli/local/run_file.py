@@ -27,7 +27,7 @@ class Run:
         addresses: `host:port` by program name; for internal services, by `internal_name`.
         control_room, token: the control room's URL, and the token that it requires.
         tls_folder: the folder with the operator's certificate; "" without TLS.
-        lab: whether the services serve failpoints.
+        lab: whether the services expose failpoints.
     """
 
     pid: int

@@ -25,7 +25,7 @@ class LogLine:
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
-    """Return up to `limit` of a log's last lines, oldest first. With `trace_id`, return only lines of that trace.
+    """Return at most the last `limit` lines of a log, oldest first. With `trace_id`, return only that trace's lines.
 
     Return no lines if the file does not exist.
     """

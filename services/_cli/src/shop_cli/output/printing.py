@@ -100,7 +100,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table that shows Rich markup as is. A column whose name ends with a space is right-aligned."""
+    """Return a table that shows Rich markup literally. A column whose name ends with a space is right-aligned."""
     result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
         is_number = column.endswith(" ")
