@@ -36,7 +36,7 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return the default: leave one core for other work, and use at most 4 threads, because each hash takes 19 MiB."""
+    """Return the default thread count: all cores but one, and at most 4 threads, because each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 

@@ -32,7 +32,7 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses changes requested by pages on other origins, judging by headers that browsers add."""
+    """Refuses changes requested by pages on other origins, based on headers that browsers add."""
 
     allowed_origins: frozenset[str] = frozenset()
     refused_unenforced: bool = False  # whether changes are refused even if authorization is not enforced
@@ -63,7 +63,7 @@ class CrossSitePolicy:
             authorizer.refuse(JsonRequired(), operation.name)
 
     def documented(self, operation: Operation) -> Operation:
-        """Return the operation with the errors that `check` raises added to its failures."""
+        """Return a copy of the operation that also lists the errors that `check` can raise."""
         if operation.method in _SAFE_METHODS:
             return operation
         failures, enforced = operation.failures, operation.enforced_failures

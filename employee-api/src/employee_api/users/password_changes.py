@@ -50,7 +50,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Change the password, and end all access but this session. Raise WrongPassword if it has just been changed."""
+        """Change the password, and end all access but this session. Raise WrongPassword if it changed meanwhile."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
