@@ -93,7 +93,7 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message to be sent after a delay. `deferred`: whether to count a deferral by the relay."""
+        """Requeue a claimed message to be sent after a delay. `deferred`: whether the relay deferred the message."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
@@ -139,7 +139,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state but SENT, how many messages aren't closed, and the age of the oldest change (s)."""
+        """Return, for each state but SENT, the number of unclosed messages and the seconds since the oldest change."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
