@@ -56,7 +56,7 @@ def main() -> None:
         ignore_proxies()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # escape what the terminal can't encode
+            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal can't encode
     try:
         app(sys.argv[1:])()
     except errors.DomainError as error:

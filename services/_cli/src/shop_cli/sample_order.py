@@ -8,7 +8,7 @@ from shop.address_pb2 import Address
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
 
-# Payment providers reserve this card number for tests. No bank issues a card with it.
+# Payment providers reserve this card number for tests. No bank issues cards with this number.
 TEST_CARD = "4242 4242 4242 4242"
 TEST_CVV = 123
 ADDRESS = Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095)

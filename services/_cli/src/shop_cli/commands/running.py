@@ -33,7 +33,7 @@ def status(*, as_json: Json = False) -> None:
 
 def _service_row(service: dict[str, Any]) -> list[str]:
     numbers = [f"{service[name]:.1f}" for name in ("rate", "error_rate", "p50_milliseconds", "p99_milliseconds")]
-    port = service["address"].rpartition(":")[2]  # whole addresses would be too wide for 80 columns
+    port = service["address"].rpartition(":")[2]  # full addresses wouldn't fit into 80 columns
     return [service["name"], service["state"], *numbers, str(service["restarts"]), port]
 
 

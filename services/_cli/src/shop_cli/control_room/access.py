@@ -1,7 +1,7 @@
 """Controls who can use the control room.
 
 Every user of this machine, and every web page in their browsers, can reach loopback ports. So each request must carry
-the run's token and, to prevent DNS rebinding, a local Host header. Pages from other origins cannot change anything.
+the run's token and, to prevent DNS rebinding, a local Host header. Requests from other origins can't change anything.
 """
 
 import base64

@@ -13,7 +13,7 @@ WINDOW_SECONDS, SLICE_SECONDS = 60, 5
 EXPORT_SECONDS = 2
 # Each duration bucket is 5 % wider than the previous one, so percentiles are accurate to 5 %.
 _GROWTH = math.log(1.05)
-# Maps a span's `db.system.name` to the store's name. SQLite is missing, because it runs in the calling process.
+# Maps a span's `db.system.name` to the store's name. SQLite isn't listed, because it runs in the calling process.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
@@ -54,7 +54,7 @@ class CallFigures:
                 _count(self._served[_STORES[system]], span)
 
     def of_service(self, name: str, now: float) -> Figures:
-        """Return figures for a service, or for a store as measured by its clients; `now` is in seconds since 1970."""
+        """Return figures for a service, or for a store as measured by its clients. `now` is a Unix timestamp."""
         return _figures([self._served[name]], now)
 
     def of_calls(self, now: float) -> dict[tuple[str, str], Figures]:

@@ -50,13 +50,13 @@ class ChildProcess:
     Entering the context starts the child and waits until it is ready; leaving the context stops it.
     """
 
-    address = ""  # for display, such as `host:port`
+    address = ""  # the address to display, such as `host:port`
     stop_signal = signal.SIGTERM
 
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
         self.log_path = log_path
-        self.state = "starting"  # set by `supervision.observe`
+        self.state = "starting"  # updated by `supervision.observe`
         self.starts = 0
         self.started_at = 0.0
         self.paused = False

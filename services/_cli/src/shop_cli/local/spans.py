@@ -12,7 +12,7 @@ class Span:
     Attributes:
         service, instance: `service.name` and `service.instance.id` of the exporting process; "" if not set.
         parent_id: the parent span's id; "" for a root span. All ids are hex strings.
-        started_nanos, ended_nanos: nanoseconds since 1970.
+        started_nanos, ended_nanos: Unix timestamps in nanoseconds.
     """
 
     service: str

@@ -128,7 +128,7 @@ class TelemetryStore:
 
     def store(self, span: Span) -> None:
         if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
-            return  # a readiness check's query: all other queries have a request's span as their parent
+            return  # ignore readiness checks' queries: all other queries have a request's span as their parent
         self.calls.count(span)
         trace_id = span.trace_id
         if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
