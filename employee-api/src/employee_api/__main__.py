@@ -47,7 +47,7 @@ def main() -> None:
     arguments = _parse_arguments()
     if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
-    else:  # `http_server.run` handles `migrate` too
+    else:  # `http_server.run` also handles the command `migrate`
         http_server.run("employee-api", ProcessSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 

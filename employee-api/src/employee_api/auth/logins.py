@@ -120,7 +120,7 @@ class LoginHandlers:
         account = await self._confirm(call, "create_token")
         async with shared_transaction():
             token = await self.tokens.create(call)
-            if not await self.users.lock_unchanged(account):  # the password has just been changed
+            if not await self.users.lock_unchanged(account):  # the password has changed since it was verified
                 raise errors.WrongPassword
         return token
 

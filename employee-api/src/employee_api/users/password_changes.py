@@ -80,7 +80,7 @@ class PasswordHandlers(Repository):
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
         """Set the password of the link's user, and end all their access."""
         token = call.input.token
-        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # hashing is expensive, so check first
+        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check first: hashing is expensive
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now, enforced = self.clock(), self.authorizer.enforced
