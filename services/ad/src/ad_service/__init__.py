@@ -1,1 +1,1 @@
-"""Ads that fit the current page."""
+"""Ads that match the current page."""

@@ -63,7 +63,7 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A stored message. `accepted_at` and `changed_at` are in seconds since 1970.
+    """A stored message. `accepted_at` and `changed_at` are Unix timestamps.
 
     `closed`: who closed the unsent message (so that operators can ignore it), and why; empty if it is not closed.
     """

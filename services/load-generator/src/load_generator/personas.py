@@ -8,7 +8,7 @@ from load_generator.session import Session
 
 Persona = Callable[[Session], None]
 
-# Payment providers reserve this card number for tests, and no bank issues it.
+# Payment providers reserve this card number for tests. No bank issues cards with this number.
 _CARD = {"credit_card_number": "4242 4242 4242 4242", "credit_card_cvv": "123", "credit_card_expiration_month": "12"}
 _STREETS = ("Harbour Street", "Mill Lane", "Orchard Road", "Station Street", "Castle Hill")
 _WORDS = ("kettle", "glass", "wood", "kitchen", "cotton", "lamp")

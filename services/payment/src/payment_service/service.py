@@ -40,7 +40,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request, metadata)
         await self._failpoints.reach(failpoints.CHARGE[0])
         entry = await self._processor.charge(key, charge)
-        if entry.existing:  # the caller needs the charge's age: shipping may have deleted an old shipment
+        if entry.existing:  # the caller needs the charge's age: shipping may have deleted an old charge's shipment
             context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(failpoints.CHARGE[1])

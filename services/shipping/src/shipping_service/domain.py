@@ -144,7 +144,7 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    `charged_at` is when the order was charged (seconds since 1970), which is always before it ships; 0 if unknown.
+    `charged_at` is the Unix timestamp of the order's charge, which always precedes the shipment; 0 if unknown.
     """
 
     manifest: Manifest

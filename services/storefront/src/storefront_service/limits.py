@@ -102,7 +102,7 @@ class OrderLimits:
             self._set(key, max(self._full_at.get(key, now), now) + events * self._shares[key[0]])
 
     def _set(self, key: tuple[str, ...], full_at: float) -> None:
-        self._full_at.pop(key, None)  # move the key to the end
+        self._full_at.pop(key, None)  # so that the key moves to the end of the dictionary
         self._full_at[key] = full_at
         oldest = next(iter(self._full_at))
         if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= self._clock():

@@ -85,7 +85,7 @@ class SessionSigner:
         return Session((new_key(),), False, None, self)
 
     def sign(self, ids: Sequence[str], ends_at: int | None = None) -> str:
-        """Return a session's signed cookie. `ends_at` is in seconds since 1970; the default is in 30 days."""
+        """Return a session's signed cookie. `ends_at` is a Unix timestamp, by default 30 days from now."""
         text, ends_at = ".".join(ids), ends_at or int(time.time()) + LIFETIME_SECONDS
         return f"{text}.{ends_at}.{self._signatures(text, ends_at)[0]}"
 

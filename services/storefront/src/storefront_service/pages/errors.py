@@ -48,7 +48,7 @@ class ErrorPages(Pages):
             case PartDown():
                 response = await self._page(request, 503, _STILL_WORKS[str(error)])
                 response.headers["retry-after"] = "5"
-            case HTTPException():  # Starlette raises it for unknown paths, for example
+            case HTTPException():  # raised by Starlette, for example for unknown paths
                 response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
                 response.headers.update(error.headers or {})
             case DomainError():

@@ -57,7 +57,7 @@ class OrderPages(Pages):
     async def forget(self, request: Request) -> Response:
         """Empty the cart, and delete the session, address and currency cookies."""
         session, response = session_of(request), RedirectResponse("/orders", 303)
-        with contextlib.suppress(DomainError):  # the cart expires anyway
+        with contextlib.suppress(DomainError):  # if emptying the cart fails, it still expires on its own
             await self.clients.carts.empty(session.user_id)
         session.end()
         for name in (DELIVERY_COOKIE, CURRENCY_COOKIE):
