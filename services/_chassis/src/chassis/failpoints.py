@@ -16,7 +16,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# `%percent` selects calls by multiples of the golden ratio modulo 1, which are evenly spread and never repeat.
+# `%percent` selects calls by multiples of the golden ratio modulo 1, so that the selected calls are evenly spread.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
@@ -74,7 +74,7 @@ class Failpoint:
 
 
 class Failpoints:
-    """The enabled failpoints, initially those listed in FAILPOINTS. Raise ValueError if that list is malformed."""
+    """The enabled failpoints, initially those in FAILPOINTS. The constructor raises ValueError for a malformed list."""
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
@@ -89,7 +89,7 @@ class Failpoints:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any with the same identifier. Raise ValueError if invalid."""
+        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is malformed."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

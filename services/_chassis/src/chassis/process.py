@@ -75,7 +75,7 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process, because Alembic would take up 22 MiB of this process until it ends."""
+    """Run pending migrations in a child process, because this process would never free Alembic's 22 MiB of memory."""
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
@@ -101,7 +101,7 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
             log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - reruns this program with the changed sources
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - restarts this program with the changed sources
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:

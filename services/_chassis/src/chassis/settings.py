@@ -88,7 +88,7 @@ class Settings:
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
-    # Whether our clients or a service mesh balance calls across pods and retry failed calls.
+    # Who balances calls across pods and retries failed calls: our own clients or a service mesh.
     balancing: Balancing = "clients"
     # The folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and as a client. If unset, TLS is off.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None

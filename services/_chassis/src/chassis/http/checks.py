@@ -24,7 +24,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
 
 
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
-    """Refuse requests that have both Content-Length and Transfer-Encoding, which is how request smuggling works."""
+    """Refuse requests with both Content-Length and Transfer-Encoding, which attackers use for request smuggling."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         has_both = {"content-length", "transfer-encoding"}.issubset(Headers(scope=scope).keys())

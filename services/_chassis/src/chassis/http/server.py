@@ -185,6 +185,6 @@ def _listen(host: str, port: int) -> socket.socket:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # drop the address that Python appends
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # accepted connections inherit this: the kernel closes stalled ones
+    if sys.platform == "linux":  # accepted connections inherit this option, so the kernel closes stalled connections
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

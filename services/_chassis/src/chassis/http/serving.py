@@ -45,7 +45,7 @@ PAGE_HEADERS = {
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-"""Headers for HTML pages whose scripts, styles and pictures come from their own origin."""
+"""Headers for HTML pages whose scripts, styles and images come from their own origin."""
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
@@ -77,9 +77,9 @@ def with_https(app: ASGIApp) -> ASGIApp:
 class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
-    Errors are logged with their tracebacks. If the response isn't complete, they are also raised again, so that the
+    Errors are logged with their tracebacks. If the response isn't complete, they are also re-raised, so that the
     server sends status 500 or, after the response has begun, closes the connection. With `trusts`, a request continues
-    the client's trace and baggage. Otherwise, it starts a trace that links to the client's trace.
+    the client's trace and baggage. Otherwise, it starts a new trace that links to the client's.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str], *, trusts: bool) -> None:
@@ -166,7 +166,7 @@ class _Exchange:
     _receive: Receive
     _send: Send
     _request_id: str
-    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # the server's response if the application doesn't send one
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends no response
     complete: bool = False
     client_left: bool = False
 

@@ -114,7 +114,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 class _Method:
     raw: Any
-    """The gRPC method to call, from the channel in use. The Connection sets this."""
+    """The gRPC method to call, on the current channel. `Connection` sets this attribute."""
 
     def __init__(
         self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str

@@ -47,7 +47,7 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
 
 
 def recorded_reason(error: Exception) -> str:
-    """Return the error's reason if this project defines that reason, otherwise what kind of error it is.
+    """Return the error's reason if this project defines that reason, otherwise the error's kind.
 
     Never record an unexpected error's message or a foreign service's reason, because these may contain anything.
     """
@@ -62,7 +62,7 @@ def reason_from_peer(reason: str) -> str:
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
-    """Convert an error to a status with ErrorInfo, BadRequest if fields are invalid, and RetryInfo if it has a delay.
+    """Convert an error to a status with ErrorInfo, plus BadRequest for invalid fields and RetryInfo for a retry delay.
 
     INTERNAL gets only a fixed message, because an unexpected error's message may contain anything.
     """
@@ -91,7 +91,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     retry = error_details_pb2.RetryInfo()
     status = None
     with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
-        status = rpc_status.from_call(cast("grpc.Call", error))  # AioRpcError has all that from_call uses
+        status = rpc_status.from_call(cast("grpc.Call", error))  # AioRpcError has everything that from_call uses
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing if the detail has another type

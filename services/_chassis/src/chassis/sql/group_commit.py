@@ -19,7 +19,7 @@ _WAITED_SECONDS = 1.0
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 Commit: TypeAlias = Callable[[Sequence[WorkT], float], Sequence[ResultT]]
-"""Performs a batch, flushes it to disk, and returns one result per item. Waits up to the given number of seconds for
+"""Executes a batch, flushes it to disk, and returns one result per item. Waits up to the given number of seconds for
 another process's lock; with 0, raises BlockingIOError if the lock is held."""
 
 _Batch: TypeAlias = list[tuple[WorkT, asyncio.Future[ResultT]]]
@@ -79,7 +79,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._perform(batch, math.inf)
             parts = [(batch, outcome)]
             if isinstance(outcome, Exception) and len(batch) > 1 and self._last_seconds < _WAITED_SECONDS:
-                # One bad item must not fail the rest of the batch.
+                # One bad item must not make the rest of the batch fail.
                 parts = [([pending], self._perform([pending], math.inf)) for pending in batch]
             loop.call_soon_threadsafe(self._finish, loop, parts)
 
@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([work for work, _ in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - reraised to all callers that wait for the batch
+        except Exception as error:  # noqa: BLE001 - re-raised in all callers that wait for the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

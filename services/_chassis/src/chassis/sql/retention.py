@@ -26,7 +26,7 @@ _READ_CLOCK = f"""
     UPDATE retention SET
         steady_since = CASE WHEN abs(seen_at - {NOW}) > {_DAY_SECONDS} THEN {NOW} ELSE steady_since END, seen_at = {NOW}
     RETURNING seen_at, steady_since
-"""  # noqa: S608 - constants
+"""  # noqa: S608 - interpolates only constants
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Retention:
     telemetry: Telemetry
     _: KW_ONLY
     days: float
-    rows: str  # what the rows are called in logs
+    rows: str  # what log messages call the rows
     _paused: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ def is_sampled() -> bool:
 
 
 def current_span_context() -> SpanContext:
-    """Return the ids of the current trace and span, whether the trace is sampled or not."""
+    """Return the ids of the current trace and span, even if the trace is unsampled."""
     traceparent = unsampled_traceparent.get()
     if not traceparent:
         return trace.get_current_span().get_span_context()

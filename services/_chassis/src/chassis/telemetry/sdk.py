@@ -90,7 +90,7 @@ def load_exporters(protocol: str) -> list[Callable[[], Any]]:
 
     The exporters read their settings from the environment.
     """
-    # Import by name: the other protocol's modules would waste memory.
+    # Import only the chosen protocol's modules, because the other protocol's would waste memory.
     package = f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}"
     return [getattr(import_module(f"{package}.{module}"), name) for module, name in _EXPORTERS.items()]
 

@@ -168,7 +168,7 @@ class PoolTelemetry:
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
     """If a wait took over a millisecond and the current trace is sampled, add a span for the wait.
 
-    `started` and `ended` are values of time.perf_counter; `error` is the exception that ended a failed wait.
+    `started` and `ended` are time.perf_counter readings; `error` is the exception that ended a failed wait.
     """
     if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
         return
@@ -180,7 +180,7 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
 
 
 def _error_type(error: BaseException) -> str:
-    """Return an SQLite error's name, such as SQLITE_BUSY, or any other error's class name."""
+    """Return a SQLite error's name, such as SQLITE_BUSY, or any other error's class name."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 

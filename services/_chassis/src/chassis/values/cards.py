@@ -13,7 +13,7 @@ SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060
 _LONG_NUMBER = re.compile(r"[0-9](?:[\W_]*+[0-9]){11,}")
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
-# UUIDs and trace ids, to ignore because their random digits may look like a card number. Nearly all contain a letter.
+# Ignore UUIDs and trace ids, because their random digits may look like a card number. Nearly all contain a letter.
 _UUID = re.compile(
     r"(?<![0-9a-z])((?=[0-9-]*[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
 )
@@ -25,14 +25,14 @@ _ISSUED = re.compile(
     r"|(?:35|50|5[6-9]|6[0-9]|81|82|97)[0-9]{14,17}"  # JCB, Discover, UnionPay, Maestro, RuPay, Troy
 )
 _FEWEST_DIGITS, _MOST_DIGITS = 13, 19
-# A card number's digits form equal groups of one of _SIZES, or one of _SHAPES. Groups of three are left out, because
-# they occur in phone numbers and IP addresses.
+# Card numbers are written in equal groups of one of _SIZES digits, or in one of _SHAPES. Groups of three are left out,
+# because they occur in phone numbers and IP addresses.
 _SIZES = (1, 2, 4)
 _SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether digits in `text` have a card issuer's prefix and length, usual groups, and a valid check digit."""
+    """Return whether `text` has digits with a card issuer's prefix and length, usual groups and a valid check digit."""
     text = _with_ascii_digits(text)
     if not _LONG_NUMBER.search(text):
         return False
@@ -45,7 +45,7 @@ def refuse_card_number(value: str, field: str) -> None:
 
 
 def mask_cards(text: str) -> str:
-    """Replace card numbers, and all numbers of 12 or more digits, because a card number may be mistyped."""
+    """Replace card numbers, and all other numbers of 12 or more digits, which may be mistyped card numbers."""
     digits = _with_ascii_digits(text)
     if not _LONG_NUMBER.search(digits):
         return text

@@ -28,5 +28,5 @@ def items_digest(items: Iterable[Any]) -> bytes:
 
 
 def prices_digest(lines: Iterable[Any], shipping_cost: Money) -> bytes:
-    """Return a digest of the lines' costs and the shipping cost. The sequence of the lines doesn't affect it."""
+    """Return a digest of the lines' costs and the shipping cost, which doesn't depend on the order of the lines."""
     return digest(str(shipping_cost), *sorted((line.product_id, line.quantity, str(line.cost)) for line in lines))

@@ -77,7 +77,7 @@ def parse_position(since: float, page_token: str) -> Position:
     try:
         seconds = float(at)
     except ValueError:
-        seconds = math.nan  # fails the range check below
+        seconds = math.nan  # NaN fails the range check below
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
     return Position(seconds, key)
