@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged. `charged_at`: the time of the charge (seconds since 1970); 0 if just charged or unknown."""
+    """The card was charged. `charged_at` is when, in seconds since 1970, or 0 if just charged or unknown."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -28,7 +28,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under this key has succeeded or can succeed.
 
-    `existing`: whether an earlier call set the fence. Other implementations of the peer may always report False.
+    `existing` tells whether an earlier call set the fence. Other implementations of the peer may always report False.
     """
 
     existing: bool = False
@@ -52,7 +52,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The call may or may not have taken effect. `reason`: tells operators why that is unknown."""
+    """The call may or may not have taken effect. `reason` tells operators why that is unknown."""
 
     reason: str
 
@@ -94,7 +94,7 @@ class Insert(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry`: whether an earlier try may have charged the card."""
+    """Charge the card under the attempt's key. `retry` tells whether an earlier try may have charged it."""
 
     retry: bool
 
@@ -105,14 +105,14 @@ class Resolve(Command[ChargeOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class Ship(Command[ShipOutcome]):
-    """Ship the order under the attempt's key. `charged_at`: see `Charged`."""
+    """Ship the order under the attempt's key. See `Charged` for `charged_at`."""
 
     charged_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Return the outcome of the attempt's shipment, or fence the key if there is none. `charged_at`: see `Charged`."""
+    """Return the outcome of the attempt's shipment; if there is no outcome, fence the shipment's key."""
 
     charged_at: float = 0.0
 

@@ -104,7 +104,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """An ordered product. `cost`: the price of all pieces in the order's currency, rounded to the minor unit."""
+    """An ordered product. `cost` is the price of all pieces in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -113,7 +113,7 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices. `cart_generation`: the cart's generation if known, or its etag, or "".
+    """An order with frozen prices. `cart_generation` is the cart's generation if known, else its etag, else "".
 
     When you add a field, also extend `peers.wire`, `journal.snapshots` (with a default for older rows) and
     `requests.fingerprints` (only if the field is set, so that repeats of older requests still match).
@@ -148,7 +148,7 @@ class Order:
 class Refusal:
     """Why an order was refused. Repeated requests with the same key get the same refusal, unless a field was malformed.
 
-    `kind`: the name of a class in chassis.errors.REFUSALS. `violations`: the invalid fields of an InvalidArgument.
+    `kind` names a class in chassis.errors.REFUSALS. `violations` lists the invalid fields of an InvalidArgument.
     """
 
     kind: str
@@ -161,9 +161,9 @@ class Refusal:
 class Transition:
     """A change of an order's state, with the details to record. A change to CHARGING begins the next attempt.
 
-    `refused_as`: the final state of a refused order, which it reaches once its next attempt is fenced. If an
-    operator made the change, `step` names the decision in the order's history, and `detail` says who decided and why.
-    An operator's decision on a SHIPPED order also deletes the order's outbox items.
+    `refused_as` is the final state of a refused order, which it reaches once its next attempt is fenced. If an operator
+    decided on the change, `step` names the decision in the order's history, and `detail` says who decided and why. Such
+    a decision about a SHIPPED order also deletes the order's outbox items.
     """
 
     before: State

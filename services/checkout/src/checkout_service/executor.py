@@ -67,7 +67,7 @@ class Run:
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas. `lease_seconds`: how long the journal's leases last. `running`: the current runs, by order id."""
+    """Runs sagas. `lease_seconds` is how long the journal's leases last. `running` maps order ids to current runs."""
 
     journal: Journal
     payment: Payment

@@ -75,7 +75,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide how to answer a request whose key or cart already has an order. `is_own`: whether it started the order."""
+    """Decide how to answer a request whose key or cart already has an order. With `is_own`, it started this order."""
     of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request
@@ -109,7 +109,7 @@ class ExistingOrders:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
         `existing` may be the request's own order, or None if the order is gone. `new` is the order that the request
-        would have placed, or None if it has no prices yet. `replayed`: whether another call started the existing order.
+        would have placed, or None if it has no prices yet. If `replayed`, another call started the existing order.
         Raise the error to return to the caller, which is OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing

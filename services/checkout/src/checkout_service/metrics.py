@@ -28,7 +28,7 @@ class OrderMetrics:
     """Counts what happens to orders, and exports the journal's statistics as gauges.
 
     Every replica exports the same gauges for the shared journal, so query the gauges' maximum, not their sum.
-    `statistics`: the statistics that recovery last read from the journal.
+    `statistics` holds the statistics that recovery last read from the journal.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:

@@ -55,7 +55,7 @@ class Outbox:
 
     After a crash, sent items that are still in the journal are sent again, which has no further effect: see
     `ports.Sender`. An item becomes a dead letter if its peer refuses the item permanently, or after too many failures.
-    Failures while a peer is down do not count. `senders`: maps each item kind to the function that sends it.
+    Failures while a peer is down do not count. `senders` maps each item kind to the function that sends it.
     """
 
     journal: Journal

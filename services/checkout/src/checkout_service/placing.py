@@ -37,7 +37,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope (see `requests.scope_of`). `hmac_keys`: the keys for request fingerprints."""
+    """Places orders, one per scope (see `requests.scope_of`). `hmac_keys` are the keys for request fingerprints."""
 
     journal: Journal
     quotes: Quotes
@@ -158,7 +158,7 @@ async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     lines, address = cart.lines, require_address(request)
-    # Read sequentially: nearly all answers are cached, so concurrent tasks would cost more time than they save.
+    # Call peers sequentially: nearly all answers are cached, so concurrent tasks would cost more time than they save.
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
     # Multiply before rounding: rounding the unit prices first would give a different amount.

@@ -132,7 +132,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures`: the number of tries, counting the one that is about to start."""
+    """An outbox item that is due. `failures` already counts the try that is about to start."""
 
     kind: str
     failures: int
@@ -198,10 +198,10 @@ class Shipping(Protocol):
     """Ships orders, once per key."""
 
     async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
-        """Ship the ordered lines. `charged_at`: see `Charged`."""
+        """Ship the ordered lines. See `Charged` for `charged_at`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
-        """Return the outcome of the key's shipment, or fence the key if there is none. `charged_at`: see `Charged`."""
+        """Return the outcome of the key's shipment; if there is no outcome, fence the key."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]

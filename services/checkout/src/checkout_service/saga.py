@@ -91,7 +91,7 @@ def recover(entry: Entry) -> Saga:
 
 
 def charge(*, resumed: bool) -> Saga:
-    """Charge and ship a CHARGING order. `resumed`: whether an earlier worker may have charged or shipped it."""
+    """Charge and ship a CHARGING order. With `resumed`, an earlier worker may have done so already."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, tries = yield from _until_certain(Charge(retry=resumed), again=Charge(retry=True))
         certain = not resumed and tries == 0
@@ -170,7 +170,7 @@ def void_charge(refusal: Refusal) -> Saga:
 def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
-    `tracking_id`: the tracking id that the operator gave, if the order was shipped. If payment or shipping records
+    `tracking_id` is what the operator gave as the tracking id, if the order was shipped. If payment or shipping records
     contradict the decision, the order needs an operator again. A peer that offers no records contradicts nothing.
     """
     charge, _ = yield from _until_certain(Resolve())
@@ -221,7 +221,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. `certain`: whether no other try can have shipped the order."""
+    """Void the charge once the shipment is fenced. With `certain`, no other try can have shipped the order."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
@@ -283,8 +283,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome and the number of earlier tries, whose outcomes are unknown. `again`: the command for all
-    tries after the first.
+    Return the last outcome and the number of earlier tries, whose outcomes are unknown. If given, `again` is the
+    command for all tries after the first.
     """
     tries = 0
     while True:

@@ -67,7 +67,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
 def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
     """Return the decision for an outcome, `refunded`, `shipped` or `dismissed`, and the tracking id, if any.
 
-    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if malformed.
+    `text` is the tracking id if `shipped`, else the reason. Raise InvalidArgument if `text` or `by` is malformed.
     """
     message, is_shipped = signed_reason(by, text, outcome), outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):

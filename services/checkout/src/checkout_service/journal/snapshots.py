@@ -51,7 +51,7 @@ def load(row: Row) -> Order:
 
 
 def load_columns(row: Row) -> Order:
-    """Return an incomplete order, read only from the row's other columns, if its snapshot can't be decoded."""
+    """Return an incomplete order from the other columns of a row whose snapshot can't be decoded."""
     nowhere, total = Address("", "", "", "", 0), recorded_total(row)
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], nowhere, (), total)
 

@@ -140,8 +140,8 @@ class Journal:
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         """Lease up to `limit` orders in this open state whose leases have expired.
 
-        Each claimed order counts as failed until its state changes. `failed`: True selects only orders that have
-        failed before, False only orders that have not.
+        Each claimed order counts as failed until its state changes. With `failed`, claim only orders that have failed
+        before; otherwise, claim only orders that have not.
         """
         return rows.readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
@@ -188,7 +188,7 @@ class Journal:
                 raise
 
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
-        """Lease up to `limit` due outbox items of a kind. `failed`: see `claim_expired`."""
+        """Lease up to `limit` due outbox items of a kind. See `claim_expired` for `failed`."""
         claimed = await self._claim(kind, limit, failed=failed)
         if not claimed:
             return []
@@ -218,7 +218,7 @@ class Journal:
     async def requeue(self, order_id: str, *, confirm_again: bool = False) -> list[str]:
         """Make an order's dead letters due now, as if they had never failed. Return the kinds of the requeued items.
 
-        `confirm_again`: whether to send a placed order's confirmation again, even if it was sent before.
+        With `confirm_again`, send a placed order's confirmation again instead, even if it was sent before.
         """
         text = statements.REQUEUE_OR_CONFIRM if confirm_again else statements.REQUEUE
         requeued, _ = await self._database.write(
@@ -259,7 +259,7 @@ class Journal:
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these states (default: all), newest first. `stuck`: only stuck ones, oldest first."""
+        """Return orders in these states (default: all), newest first. With `stuck`, only stuck orders, oldest first."""
         if stuck:
             return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:
@@ -323,7 +323,7 @@ class Journal:
             raise JournalUnavailable(f"the journal has protocol number {number}, but this release knows only {known}")
 
     async def _claim(self, name: str, limit: int, *then: str, failed: bool) -> Sequence[Row]:
-        """Claim and return up to `limit` due rows of a queue. `then`: statements to run in the same transaction."""
+        """Claim and return up to `limit` due rows of a queue. Run the `then` statements in the same transaction."""
         if (name, failed) not in await self._due_queues():
             return []
         queue = statements.QUEUES[name, failed]
@@ -352,7 +352,7 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run `before`, and mark orders without outbox items DONE. Return their ids.
+        """Lock the items' orders, run `before`, and mark orders without outbox items as DONE. Return their ids.
 
         Skip items that the database rejects. They are sent again when due, which has no further effect.
         """

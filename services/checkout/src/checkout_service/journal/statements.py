@@ -56,7 +56,7 @@ _ITEM = "order_id, kind"
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''", conflict: str = "DO NOTHING") -> str:
-    """Return a statement that adds a step to orders' histories. `conflict`: what to do if the step already exists."""
+    """Return a statement that adds a step to orders' histories. `conflict` is what to do if the step already exists."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
@@ -135,7 +135,7 @@ class Queue:
 
 
 def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: str = "") -> Queue:
-    """Return the SQL for a queue: the rows of `table` for which `rows` is true. `time`: the column with due times."""
+    """Return the SQL for a queue: the rows of `table` for which `rows` is true. The column `time` holds due times."""
     return Queue(
         f"""
             (SELECT min({time}) FROM {table} WHERE {rows}) <= {NOW}

@@ -104,7 +104,7 @@ OpenMismatches: TypeAlias = dict[str, dict[str, orders_pb2.OpenMismatch]]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads records through internal services. `confirmations`: None if the email service keeps no records."""
+    """Reads records through internal services. `confirmations` is None if the email service keeps no records."""
 
     journal: OrderJournalStub
     ledger: PaymentLedgerStub
@@ -263,7 +263,7 @@ async def _pages(
 ) -> AsyncIterator[list[Record]]:
     """Yield a list's pages. Stop at an empty page, or if the token doesn't change, because a record's time is invalid.
 
-    `records`: the name of the field with a page's records, which `convert` converts.
+    `records` names the field with a page's records, which `convert` converts.
 
     In a live shop, records are added all the time, so stop after the first page that is shorter than the one before.
     """

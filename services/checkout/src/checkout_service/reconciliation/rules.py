@@ -64,7 +64,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The mismatch kinds to report for a store. `alone`: the kind if both a record and its partner are missing."""
+    """The mismatch kinds to report for a store. `alone` applies if both a record and its partner are missing."""
 
     missing: Kind
     alone: Kind | None
@@ -141,7 +141,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class OrderRecords:
-    """All records of one order. `order`: None if the journal has no order with this id. Effects are oldest first."""
+    """All records of one order. `order` is None if the journal has no such order. Effects are oldest first."""
 
     order_id: str
     order: RecordedOrder | None
@@ -154,7 +154,7 @@ class OrderRecords:
 class Mismatch:
     """A disagreement between an order's records.
 
-    `state`: the order's state in the journal; empty if the journal does not have the order. `since`: the time of the
+    `state` is the order's state in the journal, or "" if the journal doesn't have the order. `since` is the time of the
     record whose counterpart is missing or wrong.
     """
 
