@@ -27,7 +27,7 @@ class FaultDemo:
     """The page section that starts the demonstration and shows its steps.
 
     Attributes:
-        steps: what happened in the latest run, and after how many seconds.
+        steps: the events of the latest run, each with the number of seconds since the run started.
         order_id: the id of the latest run's order; "" until it is known.
     """
 

@@ -22,8 +22,8 @@ class Section(Protocol):
     """A part of a page that contains forms.
 
     Attributes:
-        page: the path of the page with the section: `/`, or `/faults` if the section `faults` has its own page.
-        template: Jinja source that accesses the section by its name.
+        page: the path of the page that shows the section: `/`, or the section's own page, such as `/faults`.
+        template: the section's Jinja template, which accesses the section by its name.
     """
 
     page: str
@@ -35,7 +35,7 @@ class Section(Protocol):
 
 @dataclass
 class ControlRoom:
-    """A running shop, and what is needed to observe and disrupt it.
+    """A running shop, with everything needed to observe and disrupt it.
 
     Attributes:
         sections: the sections shown on pages, by name. Plugins add their own.

@@ -30,7 +30,7 @@ class Program:
     Attributes:
         name: the name of the program's folder, such as `product-catalog`.
         port, internal_port: the default local ports for public and internal services.
-        secrets: the names of environment variables that need a random value.
+        secrets: the names of environment variables that must contain random secrets.
         migrations: the folder with the program's database migrations; None if it has no database.
     """
 
