@@ -66,7 +66,7 @@ def _error(name: str, status: int, text: str, *, reason: str | None = None, **co
     return kind
 
 
-# Errors that any request may get
+# Errors that can occur in any request
 PreflightRefused = _error("PreflightRefused", 400, "Disallowed CORS origin")
 AuthenticationRequired = _error("AuthenticationRequired", 401, "Authentication required")
 CrossSiteRequest = _error("CrossSiteRequest", 403, "Requests from other sites are not allowed")

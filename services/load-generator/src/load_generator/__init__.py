@@ -1,1 +1,1 @@
-"""Simulated customers who use the storefront as people do, and measure what people would experience."""
+"""Simulated customers who use the storefront as real people do, and measure what people would experience."""

@@ -1,4 +1,4 @@
-"""Kinds of customers, as functions that use the shop and check what a person would see."""
+"""Customer personas: functions that use the shop and check what a real customer would see."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -24,7 +24,7 @@ _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage
 
 
 class SessionFailed(Exception):
-    """A request failed or returned a wrong page. The failure has already been recorded."""
+    """A request failed or returned the wrong page. The failure has already been recorded."""
 
 
 class SessionStopped(Exception):

@@ -23,7 +23,7 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What recommendations need to know about a product. The price is in whole dollars."""
+    """The product data that recommendations need. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]

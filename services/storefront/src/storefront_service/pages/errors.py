@@ -61,7 +61,7 @@ class ErrorPages(Pages):
         return response
 
     async def forbidden(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a form that another site sent."""
+        """Refuse a form that was submitted from another site."""
         response = await self._page(Request(scope), 403, _TEXTS[403])
         await response(scope, receive, send)
 
