@@ -170,7 +170,7 @@ def void_charge(refusal: Refusal) -> Saga:
 def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
-    `tracking_id` is what the operator gave as the tracking id, if the order was shipped. If payment or shipping records
+    `tracking_id` is the tracking id from the operator, if the order was shipped. If payment or shipping records
     contradict the decision, the order needs an operator again. A peer that offers no records contradicts nothing.
     """
     charge, _ = yield from _until_certain(Resolve())
