@@ -32,7 +32,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint. Raise ValueError if its specification is malformed. Setting `ended` releases all waiting calls."""
+    """A failpoint. Raises ValueError for a malformed specification. Setting `ended` releases the calls waiting here."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
