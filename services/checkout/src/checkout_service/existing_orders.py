@@ -75,7 +75,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide how to answer a request whose key or cart already has an order. With `is_own`, it started this order."""
+    """Decide how to answer a request for which an order exists. `is_own` tells whether the request started it."""
     of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request

@@ -51,8 +51,8 @@ class KeyedStore(Generic[EntryT]):
             WHERE state = '{table.listed}' AND (recorded_at, {key}) > (to_timestamp(:at), :key)
             ORDER BY recorded_at, {key} LIMIT :limit
         """
-        # The range condition uses an index, and includes all keys that begin with the id and a colon, whatever the
-        # collation. `substr` then excludes all other keys in the range.
+        # The range condition uses an index. In any collation, the range includes all keys that begin with the id and a
+        # colon. `substr` then excludes the range's other keys.
         self._list_of_orders = f"""
             SELECT {columns}, {table.recorded_id} FROM json_each(:items) CROSS JOIN {table.name}
             WHERE {key} >= value->>'id' AND {key} < (value->>'id') || 'z'
