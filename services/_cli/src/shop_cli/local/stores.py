@@ -14,7 +14,7 @@ from chassis.errors import FailedPrecondition
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.postgres import Postgres
 
-# The services that use a PostgreSQL database, as in the chart.
+# The services that use a PostgreSQL database, the same ones as in the Helm chart.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
 # Some systems limit a Unix socket's path to 103 bytes, 14 of which are needed for `/.s.PGSQL.5432`.
 _MAX_PATH = 89
