@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Hash the value to a key of fixed length, because the e-mail address in a login request may be very long."""
+    """Hash the value into a fixed-length key, because the e-mail address in a login request may be very long."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

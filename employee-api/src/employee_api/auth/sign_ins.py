@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        This takes equally long for unknown e-mails: response times must not reveal which e-mails are registered.
+        This takes just as long for unknown e-mails: response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}

@@ -31,7 +31,7 @@ _DELETED_AT_ONCE = 100
 
 
 class RepeatableRequest(NamedTuple):
-    """Identifies a request: `key_hash` hashes the caller, operation and key; `fingerprint` hashes the input."""
+    """Identifies a request: `key_hash` is a hash of caller, operation and key; `fingerprint` is a hash of the input."""
 
     key_hash: bytes
     fingerprint: bytes

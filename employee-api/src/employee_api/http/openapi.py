@@ -29,7 +29,7 @@ _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_by
 
 
 def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
-    """Return the document for this mode. Every operation can also return the `common` errors."""
+    """Return the OpenAPI document for this `AUTH_MODE`. Every operation can also return the `common` errors."""
     base: Json = _BASE["document"]
     description = _Description(operations, mode, common)
     paths: Json = {}

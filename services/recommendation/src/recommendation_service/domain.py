@@ -49,7 +49,7 @@ def check_request(user_id: str, product_ids: Sequence[str]) -> None:
     limit_count(product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-# A function that returns groups of products that go with the given ones, best group first. Products in a group tie.
+# Returns groups of products that go with the given products, best group first. Products within a group rank equally.
 Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 

@@ -13,7 +13,7 @@ _ALL = "catalog"
 
 
 class CatalogClient:
-    """Caches the product catalog and searches it. Serves a stale catalog while a refresh is running or if it fails."""
+    """Caches the product catalog and searches it. Serves a stale catalog during a refresh, or if the refresh fails."""
 
     def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub

@@ -12,7 +12,7 @@ _ALL = "currencies"
 
 
 class CurrencyClient:
-    """Lists currencies and converts amounts. Serves stale values while a refresh is running or if it fails."""
+    """Lists currencies and converts amounts. Serves stale values during a refresh, or if the refresh fails."""
 
     def __init__(self, stub: CurrencyServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub

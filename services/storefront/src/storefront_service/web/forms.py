@@ -13,7 +13,7 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return a form's fields. Raise InvalidArgument if malformed, HTTPException if too long or of the wrong type."""
+    """Read a form. Raise HTTPException if the body is too long or not a form, or InvalidArgument if it is malformed."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
     body = bytearray()
