@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import grpc
 import pytest
+import pytest_asyncio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -20,6 +21,8 @@ from shop_kit.metrics import measured
 from shop_kit.serving import health, running
 from shop_kit.waiting import wait_until
 
+# One loop for all: with a closed one, what is left of an earlier test's calls would be logged as an error of gRPC.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 GET_CART = b"/shop.CartService/GetCart"
 REFUSED_STREAM = 7
 ALONE = [("grpc.use_local_subchannel_pool", 1)]
@@ -61,7 +64,7 @@ async def serving(carts: Carts | None = None, **values: Any) -> AsyncIterator[Po
             yield port
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def port() -> AsyncIterator[Port]:
     async with serving() as running:
         yield running
