@@ -1,7 +1,9 @@
-"""Print `compose.yaml`: `compose.in.yaml`, with the chart's values in the place of what it has in capitals."""
+"""Print `compose.yaml`: `compose.in.yaml`, with what the chart renders in the place of what it has in capitals."""
 
 import json
 import re
+import shlex
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -15,11 +17,10 @@ ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("compose.in.yaml").read_text()
 VALUES = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
 TAG = yaml.safe_load((ROOT / "charts/shop/Chart.yaml").read_text())["appVersion"]
-# What the chart derives from `url` and from `observability`.
-DERIVED = {
-    "email": {"STOREFRONT_URL": "http://localhost:8080"},
-    "storefront": {"TRACES_URL": "${TRACES:+http://jaeger:16686}"},
-}
+RENDERED = {"services": {"storefront": {"url": "http://localhost:8080"}}}
+# Defaults are right without rolling updates, and one variable is part of another.
+OF_PODS_ONLY = {"LOG_LEVEL", "MAX_CONNECTION_AGE_SECONDS", "DRAIN_SECONDS", "GRACE_SECONDS", "VALKEY_PASSWORD"}
+TRACES = {"OTEL_EXPORTER_OTLP_ENDPOINT": "${TRACES:+http://jaeger:4317}"}
 # What a service with a store waits for.
 STORES = {
     "postgresql": "{provision: {condition: service_completed_successfully}}",
@@ -27,25 +28,34 @@ STORES = {
 }
 
 
-def variables(program: Program, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the environment of a service, as the chart makes it."""
-    of_grpc = {"PORT": 50051, "HEALTH_PORT": 50053}
-    of_http = {"PORT": entry.get("port", VALUES["defaults"]["port"])}
-    found: dict[str, Any] = of_grpc if program.protocol == "grpc" else of_http
-    found |= {"INTERNAL_PORT": 50052} if program.internal_port else {}
-    for key, suffix, port in (("calls", "ADDR", 50051), ("internalCalls", "INTERNAL_ADDR", 50052)):
-        found |= {f"{peer.upper().replace('-', '_')}_{suffix}": f"{peer}:{port}" for peer in entry.get(key, ())}
-    if program.protocol == "http":
-        found["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{program.name}"
-    if entry.get("store") == "postgresql":
-        role = program.name.replace("-", "_")
-        found["DATABASE_URL"] = f"postgresql://{role}@postgresql:5432/{role}"
-        found |= {"PGPASSWORD": "SECRET_DATABASE_PASSWORD", "PGCONNECT_TIMEOUT": 5}
-    if entry.get("store") == "valkey":
-        found["REDIS_URL"] = "redis://:SECRET_VALKEY_PASSWORD@valkey:6379/0"
-    found |= {secret: f"SECRET_{secret}" for secret in program.secrets}
-    found |= {**DERIVED.get(program.name, {}), **entry.get("env", {})}
-    return {**found, "OTEL_EXPORTER_OTLP_ENDPOINT": "${TRACES:+http://jaeger:4317}"}
+def rendered_containers() -> dict[str, dict[str, Any]]:
+    """Return the container of each service and store that the chart renders, by component."""
+    command = (sys.executable, ROOT / "tests/chart/helm.py", ROOT / "charts/shop")
+    request = json.dumps(["render", {"values": RENDERED, "name": "shop", "namespace": "shop"}])
+    answer = subprocess.run(command, input=f"{request}\n", stdout=subprocess.PIPE, text=True, check=True).stdout
+    texts = [text for path, text in json.loads(answer)["result"].items() if path.endswith(".yaml")]
+    objects = [found for text in texts for found in yaml.load_all(text, yaml.CSafeLoader) if found]
+    return {
+        found["metadata"]["name"].removeprefix("shop-"): found["spec"]["template"]["spec"]["containers"][0]
+        for found in objects
+        if found["kind"] in {"Deployment", "StatefulSet"}
+    }
+
+
+def without_release(text: str) -> str:
+    """Return a text of the chart with the names of Compose, and with a variable in place of each secret."""
+    text = re.sub(r",[\w-]+\.shop(\.svc(\.cluster\.local)?)?(?=,|$)", "", text)
+    text = re.sub(r"\$\((VALKEY_PASSWORD|REDISCLI_AUTH)\)", "SECRET_VALKEY_PASSWORD", text)
+    return re.sub(r"\bshop-", "", text)
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    """Return the environment of a container, with `SECRET_<KEY>` for what the chart keeps in a Secret."""
+    found = {}
+    for variable in container["env"]:
+        key = variable.get("valueFrom", {}).get("secretKeyRef", {}).get("key", "")
+        found[variable["name"]] = without_release(variable.get("value", f"SECRET_{key.upper().replace('-', '_')}"))
+    return {name: value for name, value in found.items() if name not in OF_PODS_ONLY}
 
 
 def jaeger_config() -> str:
@@ -55,15 +65,19 @@ def jaeger_config() -> str:
     config["exporters"]["debug"] = {}
     for signal in ("metrics", "logs"):
         config["service"]["pipelines"][signal] = {"receivers": ["otlp"], "exporters": ["debug"]}
-    return textwrap.fill(json.dumps(config), 120, subsequent_indent=" " * 8, break_on_hyphens=False)
+    return wrapped(json.dumps(config), 8)
+
+
+def wrapped(text: str, indent: int) -> str:
+    return textwrap.fill(without_release(text), 120, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def own_image(name: str) -> str:
     return f"${{REGISTRY:-not-published.invalid/shop}}/{name}:${{TAG:-{TAG}}}"
 
 
-def service(program: Program, entry: dict[str, Any]) -> str:
-    name, environment = program.name, variables(program, entry)
+def service(program: Program, environment: dict[str, str]) -> str:
+    name, store = program.name, (VALUES["services"].get(program.name) or {}).get("store")
     folder = next(path for path in (f"services/{name}", name) if (ROOT / path).exists())
     ports = [f"127.0.0.1:{program.port}:{environment['PORT']}"]
     ports += [f"127.0.0.1:{program.internal_port}:50052"] if program.internal_port else []
@@ -71,28 +85,26 @@ def service(program: Program, entry: dict[str, Any]) -> str:
     lines += [f"    build: {{context: ., args: {{SERVICE: {name}, FOLDER: {folder}}}}}", "    environment:"]
     lines += [f'      {key}: "{value}"' for key, value in environment.items()]
     lines += [f"    ports: {json.dumps(ports)}"]
-    if "store" in entry:
-        lines += [f"    depends_on: {STORES[entry['store']]}"]
+    lines += [f"    depends_on: {STORES[store]}"] if store else []
     return "".join(f"{line}\n" for line in lines)
 
 
 def main() -> None:
-    entries = {program: VALUES["services"].get(program.name) or {} for program in discover(ROOT)}
-    databases = (program.name for program, entry in entries.items() if entry.get("store") == "postgresql")
-    roles = sorted(name.replace("-", "_") for name in databases)
-    passwords = "\n      ".join(f'{role}_PASSWORD: "SECRET_DATABASE_PASSWORD"' for role in roles)
-    images = {"jaeger": VALUES["observability"]["jaeger"], **{name: VALUES[name] for name in STORES}}
-    # Without its digest, so that on a developer's machine a local image may take its place.
-    image_of = "{registry}/{repository}:{tag}".format_map
+    containers = rendered_containers()
+    environments = {name: variables(container) for name, container in containers.items()}
+    environments["storefront"]["TRACES_URL"] = "${TRACES:+http://jaeger:16686}"
+    databases = {name: value for name, value in environments["postgresql"].items() if "DATABASE_PASSWORD" in value}
+    jaeger = "{registry}/{repository}:{tag}".format_map(VALUES["observability"]["jaeger"]["image"])
+    images = {"jaeger": jaeger, **{name: containers[name]["image"] for name in STORES}}
     replaced = {
-        **{f"IMAGE_OF_{name.upper()}": image_of(values["image"]).partition("@")[0] for name, values in images.items()},
+        # Without its digest, so that on a developer's machine a local image may take its place.
+        **{f"IMAGE_OF_{name.upper()}": image.partition("@")[0] for name, image in images.items()},
+        **{f"ARGUMENTS_OF_{name.upper()}": wrapped(shlex.join(containers[name]["args"]), 6) for name in STORES},
         "IMAGE_OF_LOAD_GENERATOR": own_image("load-generator"),
         "JAEGER_CONFIG": jaeger_config(),
-        "MAX_CONNECTIONS": str(VALUES["postgresql"]["settings"]["max_connections"]),
-        "MAX_MEMORY": VALUES["valkey"]["maxMemory"],
-        "ROLES_OF_SERVICES": " ".join(roles),
-        "# PASSWORDS_OF_ROLES": passwords,
-        "  # SERVICES\n": "".join(service(program, entry) for program, entry in entries.items()),
+        "ROLES_OF_SERVICES": environments["postgresql"]["ROLES"],
+        "# PASSWORDS_OF_ROLES": "\n      ".join(f'{name}: "{value}"' for name, value in databases.items()),
+        "  # SERVICES\n": "".join(service(found, environments[found.name] | TRACES) for found in discover(ROOT)),
     }
     text = TEMPLATE
     for name, value in replaced.items():

@@ -18,7 +18,7 @@ COMMANDS = sorted(set(re.findall(r"`(make [a-z-]+)`", RECIPE)) - {"make sync", "
 TESTS = [
     "services/stock/tests",
     *(f"tests/repository/test_{name}.py" for name in ("docs", "layout", "settings")),
-    *(f"tests/chart/test_{name}.py" for name in ("compose", "delivery_files")),
+    "tests/chart/test_delivery_files.py",
     "tests/system/test_fuzz.py",
 ]
 pytestmark = pytest.mark.timeout(900)
