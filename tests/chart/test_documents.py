@@ -1,6 +1,10 @@
-"""What the README and documents of the chart say: ports, connections, stores of one's own."""
+"""What documents of the chart say: ports, connections, stores of one's own; a runbook for each alert.
+
+The commands of runbooks: tests/system/test_documented_commands.py.
+"""
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -51,3 +55,33 @@ def test_the_data_sources_link_to_each_other_in_both_directions() -> None:
     values = next(block for block in map(yaml.safe_load, blocks) if "grafana" in block)
     exemplars = values["grafana"]["sidecar"]["datasources"]["exemplarTraceIdDestinations"]
     assert exemplars == {"datasourceUid": "tempo", "traceIdLabelName": "trace_id"}
+
+
+PAGES = sorted((CHART / "runbooks").glob("*.md"))
+SECTIONS = ["What it means", "How to look", "What to do", "How to see it is over"]
+OBSERVABILITY = {"observability": {"enabled": True}}
+
+
+def arguments() -> set[str]:
+    """Return the words of the commands of all pages."""
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"^```sh\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    return {word for block in blocks for word in shlex.split(block)}
+
+
+def test_every_alert_has_a_page_of_four_sections(rules: list[Any]) -> None:
+    assert {page.stem for page in PAGES} == {rule["alert"] for rule in rules if "alert" in rule}
+    for page in PAGES:
+        sections = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)
+        assert sections[0].startswith(f"# {page.stem}\n")
+        assert sections[1::2] == SECTIONS, page
+        assert all(text.strip() for text in sections[2::2]), page
+
+
+def test_objects_in_the_commands_are_those_of_the_chart(render: Any) -> None:
+    objects = {f"{found['kind'].lower()}/{found['metadata']['name']}" for found in render(OBSERVABILITY).objects}
+    workloads = re.compile(r"(deployment|statefulset|service|cronjob)/")
+    assert {argument for argument in arguments() if workloads.match(argument)} <= objects
