@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -65,7 +66,11 @@ class LabShop:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LabShop]:
-    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab", "--tls") as run:
+    folder = tmp_path_factory.mktemp("shop")
+    # What a shop that was killed has left behind, with customers who were still there.
+    Local(folder).save(Record(expires=time.time() + 600, inverses=[{"mechanism": "load", "token": "left"}]))
+    async with shop_up(folder, "--lab", "--tls") as run:
+        assert Local(folder).records() == []
         yield LabShop(run)
 
 
@@ -146,10 +151,17 @@ async def test_a_fault_lasts_when_its_command_has_ended_until_another_one_stops_
 
 async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop: LabShop) -> None:
     async with running_browser() as browser, open_tab(browser, shop.run.control_room) as tab:
+
+        async def status_of(**form: str) -> int:
+            bearer = {"Authorization": f"Bearer {shop.run.token}"}
+            return (await tab.page.request.post("/mystery", form={**form}, headers=bearer)).status
+
         await tab.page.goto(f"/?token={shop.run.token}")
         section = tab.page.get_by_label("mystery")
+        assert [await status_of(step=step) for step in ("answer", "reveal", "other", "")] == [409] * 4
         await tab.page.get_by_role("button", name="Break something").click()
         await expect(section).to_contain_text("Which one?", timeout=MINUTES)
+        assert [await status_of(step="start"), await status_of(step="answer", answer="nobody")] == [409, 400]
         (record,) = shop.target.records()
         assert 800 < record.seconds_left <= 900  # whichever it is: `shop faults list` tells none from another
         shown = await tab.page.content()
@@ -157,6 +169,8 @@ async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop:
         await tab.page.get_by_label("Service at fault").fill("storefront")
         await tab.page.get_by_role("button", name="Answer").click()
         await expect(section).to_contain_text("storefront, after", timeout=MINUTES)
+        await shop.undo(record)
+        await expect(section).to_contain_text("It has ended by itself", timeout=MINUTES)
         await tab.page.get_by_role("button", name="Reveal").click()
         await expect(section.get_by_text("wrong")).to_be_visible(timeout=MINUTES)
         assert await section.get_by_role("heading", level=3).inner_text() in {fault.title for fault in suitable()}

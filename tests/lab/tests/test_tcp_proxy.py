@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
+from shop_kit.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_kit.waiting import wait_until
+
+REQUEST = b"hello\n"
 
 
 @asynccontextmanager
-async def echo(received: list[bytes]) -> AsyncIterator[TcpProxy]:
+async def echo(mode: Mode, received: list[bytes]) -> AsyncIterator[TcpProxy]:
     """Run a proxy to a server that sends every line back."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -22,6 +24,7 @@ async def echo(received: list[bytes]) -> AsyncIterator[TcpProxy]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as proxy:
+        proxy.set_mode(mode)
         yield proxy
 
 
@@ -35,62 +38,38 @@ async def connected(proxy: TcpProxy) -> AsyncIterator[tuple[asyncio.StreamReader
         writer.transport.abort()
 
 
-async def is_silent(reader: asyncio.StreamReader) -> bool:
-    try:
-        await asyncio.wait_for(reader.readline(), 0.2)
-    except TimeoutError:
-        return True
-    return False
-
-
-async def test_blackhole_forwards_nothing_and_half_open_no_responses() -> None:
+@pytest.mark.parametrize(
+    ("mode", "delivered", "answered"), [("blackhole", 0, 0), ("half-open", 1, 0), ("duplicate", 2, 1)]
+)
+async def test_a_request_is_delivered_and_answered_as_often_as_its_mode_says(
+    mode: Mode, delivered: int, answered: int
+) -> None:
     received: list[bytes] = []
-    async with echo(received) as proxy, connected(proxy) as (reader, writer):
-        proxy.set_mode("blackhole")
-        writer.write(b"hello\n")
-        assert await is_silent(reader)
-        assert received == []
-        proxy.set_mode("half-open")
-        await wait_until(lambda: received == [b"hello\n"])
-        assert await is_silent(reader)
-
-
-async def test_reset_ends_open_and_new_connections() -> None:
-    async with echo([]) as proxy, connected(proxy) as (reader, writer):
-        writer.write(b"hello\n")
-        await reader.readline()
-        proxy.set_mode("reset")
-        with pytest.raises(ConnectionResetError):
-            await reader.readexactly(1)
-        async with connected(proxy) as (second, _):
-            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await second.readexactly(1)
+    async with echo(mode, received) as proxy, connected(proxy) as (reader, writer):
+        writer.write(REQUEST)
+        answers = [await reader.readline() for _ in range(answered)]
+        await wait_until(lambda: len(received) == delivered)
+        with pytest.raises(TimeoutError):  # nothing more comes
+            await asyncio.wait_for(reader.readline(), 0.2)
+    assert (received, answers) == ([REQUEST] * delivered, [REQUEST] * answered)
 
 
 async def test_requests_of_clients_that_were_cut_off_arrive_late_and_those_of_others_at_once() -> None:
     received: list[bytes] = []
-    async with echo(received) as proxy, connected(proxy) as (reader, writer):
-        proxy.set_mode("blackhole")
+    async with echo("blackhole", received) as proxy, connected(proxy) as (reader, writer):
         writer.write(b"late\n")
-        assert await is_silent(reader)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readline(), 0.2)
         released = proxy.cut_off_clients()
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(1)
         proxy.set_mode("pass")
-        async with connected(proxy) as (second, second_writer):
-            second_writer.write(b"hello\n")
-            assert await second.readline() == b"hello\n"
-        assert received == [b"hello\n"]
-        released.set()
-        await wait_until(lambda: received == [b"hello\n", b"late\n"])
-
-
-async def test_duplicate_delivers_requests_twice_and_responses_once() -> None:
-    received: list[bytes] = []
-    async with echo(received) as proxy:
-        proxy.set_mode("duplicate")
-        async with connected(proxy) as (reader, writer):
-            writer.write(b"hello\n")
-            assert await reader.readline() == b"hello\n"
-            await wait_until(lambda: received == [b"hello\n"] * 2)
-            assert await is_silent(reader)
+        async with connected(proxy) as (other_reader, other_writer):
+            other_writer.write(REQUEST)
+            assert await other_reader.readline() == REQUEST
+            assert received == [REQUEST]
+            released.set()
+            await wait_until(lambda: received == [REQUEST, b"late\n"])
+            proxy.set_mode("reset")
+            with pytest.raises(ConnectionResetError):
+                await other_reader.readexactly(1)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -47,12 +46,7 @@ async def ghz(address: str, method: str, proto: Path, requests: Sequence[Message
         options = ["--insecure", "--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
         options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
         child = await asyncio.create_subprocess_exec(find_ghz(), *options, address, stdout=asyncio.subprocess.PIPE)
-        output = (await child.communicate())[0]
-    return parse_report(json.loads(output), len(requests))
-
-
-def parse_report(report: dict[str, Any], calls: int) -> Result:
-    """Return the figures of ghz's JSON report. End the program unless all calls succeeded."""
-    if report["statusCodeDistribution"] != {"OK": calls}:
-        sys.exit(f"ghz: {calls} calls, {report['statusCodeDistribution']}: {report['errorDistribution']}")
+        report = json.loads((await child.communicate())[0])
+    if report["statusCodeDistribution"] != {"OK": len(requests)}:
+        sys.exit(f"ghz: {len(requests)} calls, {report['statusCodeDistribution']}: {report['errorDistribution']}")
     return Result(report["rps"], [call["latency"] / 1e6 for call in report["details"]])

@@ -120,7 +120,9 @@ class IncidentRun:
 
     def _observe_healing(self) -> None:
         for elapsed in self.pace.ticks(self.pace.heal):
-            if not self._is_gone():
+            self._proof.healed = value = self.readings.value_of(self.fault)
+            is_unknown = value is None and None not in self._proof.baseline
+            if is_unknown or self.fault.shows(value):
                 continue  # and leave comparing all records for later
             found = verdicts.check_invariants(self.readings)
             if set(found.values()) == {"holds"}:
@@ -148,11 +150,6 @@ class IncidentRun:
                 f"{firing.name} {'paged' if firing.paged_at else 'fired'} after {firing.began - self._began:.0f} s"
             )
         self._truth.problems += verdicts.alert_problems(expected, firings, self._began)
-
-    def _is_gone(self) -> bool:
-        self._proof.healed = value = self.readings.value_of(self.fault)
-        is_known = value is not None or None in self._proof.baseline
-        return is_known and not self.fault.shows(value)
 
     @property
     def _began(self) -> float:

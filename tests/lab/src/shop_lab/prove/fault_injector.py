@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault
 from shop_lab.prove.progress_gate import ProgressGate
@@ -12,22 +13,20 @@ MAX_CONCURRENT = 2
 _FRESH_ORDERS = 10
 
 
+@dataclass
 class FaultInjector:
     """Injects planned faults, each in its turn.
 
-    Args:
+    Attributes:
         inject: injects a fault and returns once its target is ready again.
         gate: counts the orders that the plan refers to.
-
-    Attributes:
         counts: the number of injected faults by the name of their kind.
     """
 
-    def __init__(self, inject: Callable[[Fault], Awaitable[None]], gate: ProgressGate) -> None:
-        self.counts: Counter[str] = Counter()
-        self._inject = inject
-        self._gate = gate
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+    inject: Callable[[Fault], Awaitable[None]]
+    gate: ProgressGate
+    counts: Counter[str] = field(default_factory=Counter)
+    _locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     async def run(self, plan: Sequence[Fault], orders: int) -> None:
         """Inject every fault in its turn; return once all targets are ready again.
@@ -40,12 +39,12 @@ class FaultInjector:
             for index, fault in enumerate(plan):
                 # The orders for this fault begin only now: otherwise they would be finished before it.
                 await slots.acquire()
-                share = (orders - self._gate.finished) // (len(plan) - index + 1)
-                fresh = self._gate.finished + min(share, _FRESH_ORDERS)
-                await self._gate.open_until(max(fault.after_orders + LOOKAHEAD, fresh))
-                await self._gate.wait_until_finished(fault.after_orders)
+                share = (orders - self.gate.finished) // (len(plan) - index + 1)
+                fresh = self.gate.finished + min(share, _FRESH_ORDERS)
+                await self.gate.open_until(max(fault.after_orders + LOOKAHEAD, fresh))
+                await self.gate.wait_until_finished(fault.after_orders)
                 tasks.create_task(self._inject_alone(fault, slots), name=f"{fault.kind.value} {fault.target}")
-        await self._gate.open_until(orders)
+        await self.gate.open_until(orders)
 
     async def _inject_alone(self, fault: Fault, slots: asyncio.Semaphore) -> None:
         try:
@@ -53,6 +52,6 @@ class FaultInjector:
                 for name in fault.processes:
                     await stack.enter_async_context(self._locks[name])
                 self.counts[fault.kind.value] += 1
-                await self._inject(fault)
+                await self.inject(fault)
         finally:
             slots.release()

@@ -90,9 +90,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         targets["valkey"] = shop.valkey
         if shop.postgres is not None:
             targets[DATABASE] = shop.postgres
-        faults = ShopFaults(
-            targets, shop.links, peers, shop.inbox, gate, journals=clients.journals, orders=trial.orders
-        )
+        faults = ShopFaults(targets, shop.links, peers, shop.inbox, gate, clients.journals, trial.orders)
         injector = FaultInjector(faults.inject, gate)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import cast
 
@@ -46,10 +46,11 @@ _FENCE_SHARE = 2 / 3
 first worker, which has met the fence, stalls before its next charge."""
 
 
+@dataclass
 class ShopFaults:
     """Injects faults into processes.
 
-    Args:
+    Attributes:
         processes: by the names that faults have as targets.
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
@@ -57,30 +58,17 @@ class ShopFaults:
         gate: lets more orders start while a fault waits until enough of them are refused.
         journals: of the checkouts, for operators.
         orders: of the whole run.
-
-    Attributes:
         effects: how often a fault had the effect that it is meant to have, by the names of `coverage`.
     """
 
-    def __init__(
-        self,
-        processes: Mapping[str, ChildProcess],
-        links: Mapping[str, TcpProxy],
-        peers: RefusingPeers,
-        inbox: Inbox,
-        gate: ProgressGate,
-        *,
-        journals: Sequence[OrderJournalStub],
-        orders: int,
-    ) -> None:
-        self.effects: Counter[str] = Counter()
-        self._processes = processes
-        self._links = links
-        self._peers = peers
-        self._inbox = inbox
-        self._gate = gate
-        self._journals = journals
-        self._orders = orders
+    processes: Mapping[str, ChildProcess]
+    links: Mapping[str, TcpProxy]
+    peers: RefusingPeers
+    inbox: Inbox
+    gate: ProgressGate
+    journals: Sequence[OrderJournalStub]
+    orders: int
+    effects: Counter[str] = field(default_factory=Counter)
 
     async def inject(self, fault: Fault) -> None:
         """Inject a fault; return once its target is ready again."""
@@ -88,33 +76,33 @@ class ShopFaults:
             case FaultKind.NETWORK:
                 await disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
             case FaultKind.MAIL_RELAY:
-                self._inbox.mode = cast("RelayMode", fault.detail)
+                self.inbox.mode = cast("RelayMode", fault.detail)
                 await asyncio.sleep(fault.seconds)
-                self._inbox.mode = "accept"
+                self.inbox.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
                 links = self._links_to(fault.target)
-                with replaced(links, *[self._peers.unimplemented] * len(links)):
+                with replaced(links, *[self.peers.unimplemented] * len(links)):
                     await asyncio.sleep(fault.seconds)
             case FaultKind.REFUSAL:
                 # Its internal services are still those of the real one, as after a change of its rules.
-                released = await cut_off_clients(self._links[fault.target])
-                with replaced([self._links[fault.target]], self._peers.refusing):
+                released = await cut_off_clients(self.links[fault.target])
+                with replaced([self.links[fault.target]], self.peers.refusing):
                     await asyncio.sleep(fault.seconds)
                 released.set()
             case FaultKind.REFUSED_NOTIFICATIONS:
-                with replaced([self._links[fault.target]], self._peers.refusing):
+                with replaced([self.links[fault.target]], self.peers.refusing):
                     await self._wait_for_refusals(fault.target)
             case FaultKind.REFUSED_RELEASES:
-                links = [self._links[fault.target], self._links[SHIPPING]]
-                with replaced(links, self._peers.refusing, self._peers.refusing):
+                links = [self.links[fault.target], self.links[SHIPPING]]
+                with replaced(links, self.peers.refusing, self.peers.refusing):
                     await self._wait_for_refusals(fault.target)
             case FaultKind.LATE:
-                link = self._links[fault.target]
+                link = self.links[fault.target]
                 released = await cut_off_clients(link)
                 await disturb([link], "reset", fault.seconds)
                 released.set()
             case _:
-                process = self._processes[fault.target]
+                process = self.processes[fault.target]
                 await self._inject_into(process, fault)
                 await _wait_until_serving(process)
 
@@ -138,7 +126,7 @@ class ShopFaults:
                     await asyncio.sleep(fault.seconds)
                 await _restart(process)
             case FaultKind.RELEASES if isinstance(process, Process):
-                both = [each for name in fault.processes if isinstance(each := self._processes.get(name), Process)]
+                both = [each for name in fault.processes if isinstance(each := self.processes.get(name), Process)]
                 await self._change_release(*sorted(both, key=lambda each: each is not process), seconds=fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 # Services also write their logs.
@@ -167,7 +155,7 @@ class ShopFaults:
 
     async def _leave_shipments_unresolved(self, process: Process) -> None:
         """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
-        await _restart(process, SHIPPING_ADDR=self._peers.doubtful_shipping, SHIPPING_INTERNAL_ADDR="")
+        await _restart(process, SHIPPING_ADDR=self.peers.doubtful_shipping, SHIPPING_INTERNAL_ADDR="")
         await _wait_until_serving(process)
         await self._wait_for_refusals(DOUBTFUL_SHIPPING)
         # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
@@ -180,14 +168,14 @@ class ShopFaults:
         await _wait_until_serving(process)
         links = [*self._links_to("payment"), *self._links_to(SHIPPING)]
         slow = asyncio.create_task(disturb(links, "delay", _SETTLING_SECONDS))
-        settled, last = self._peers.refused[OPERATORS], min(self._gate.finished + _MOST_ORDERS, self._orders)
+        settled, last = self.peers.refused[OPERATORS], min(self.gate.finished + _MOST_ORDERS, self.orders)
         enough = len(settled) + _REFUSALS
-        while not slow.done() and len(settled) < enough and self._gate.finished < last:
-            await self._gate.open_until(self._gate.finished + _SUPPLY)
+        while not slow.done() and len(settled) < enough and self.gate.finished < last:
+            await self.gate.open_until(self.gate.finished + _SUPPLY)
             order_ids = [order.order_id for order in await self._orders_in(OrderState.ORDER_STATE_CHARGING)]
             settled.update(order_ids)
             sent = [self._tracking_ids(order_id) for order_id in order_ids]
-            await asyncio.gather(*map(settle_twice, order_ids, sent, repeat(self._journals)))
+            await asyncio.gather(*map(settle_twice, order_ids, sent, repeat(self.journals)))
             await asyncio.sleep(_POLL_SECONDS)
         await slow
         await _restart(process)
@@ -196,12 +184,12 @@ class ShopFaults:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _tracking_ids(self, order_id: str) -> list[str]:
-        url = cast("Process", self._processes[SHIPPING]).environment["DATABASE_URL"]
+        url = cast("Process", self.processes[SHIPPING]).environment["DATABASE_URL"]
         return [tracking_id for (tracking_id,) in execute(url, SENT.format(order_id))]
 
     async def _orders_in(self, state: "OrderState.ValueType") -> Sequence[Order]:
         """Return a few orders in a state."""
-        for journal in self._journals:
+        for journal in self.journals:
             with suppress(DomainError):
                 return (await journal.ListOrders(ListOrdersRequest(states=[state], limit=_REFUSALS))).orders
         return []
@@ -231,10 +219,10 @@ class ShopFaults:
 
     async def _wait_for_refusals(self, port: str) -> None:
         """Let orders start until a few more of them are refused at a port, or many have not been, or none is left."""
-        refused = self._peers.refused[port]
-        enough, last = len(refused) + _REFUSALS, min(self._gate.finished + _MOST_ORDERS, self._orders)
-        while len(refused) < enough and self._gate.finished < last:
-            await self._gate.open_until(self._gate.finished + _SUPPLY)
+        refused = self.peers.refused[port]
+        enough, last = len(refused) + _REFUSALS, min(self.gate.finished + _MOST_ORDERS, self.orders)
+        while len(refused) < enough and self.gate.finished < last:
+            await self.gate.open_until(self.gate.finished + _SUPPLY)
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
@@ -252,7 +240,7 @@ class ShopFaults:
         return True
 
     def _links_to(self, peer: str) -> list[TcpProxy]:
-        return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
+        return [link for name, link in self.links.items() if name in {peer, internal_name(peer)}]
 
 
 async def _wait_until_serving(process: ChildProcess) -> None:

@@ -56,42 +56,34 @@ class _Call:
             self.reply.set_result(reply)
 
 
+@dataclass(eq=False)
 class Network:
     """Delivers calls between processes.
 
-    Args:
+    Attributes:
         find: returns the process that serves at an address, None if none does at this moment.
         kill: ends a process.
-
-    Attributes:
         errors: unexpected ones of servicers, in words.
         customers_doubled: the customers for whom a PlaceOrder request was delivered twice.
     """
 
-    def __init__(
-        self,
-        faults: Faults,
-        find: Callable[[str], Process | None],
-        kill: Callable[[Process], None],
-        record: Callable[[str], None],
-    ) -> None:
-        self.errors: list[str] = []
-        self.customers_doubled: set[str] = set()
-        self._faults = faults
-        self._find = find
-        self._kill = kill
-        self._record = record
-        self._loop = asyncio.get_running_loop()
-        self._numbers: Counter[str] = Counter()
-        self._requests = 0
-        self._served: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    loop: asyncio.AbstractEventLoop
+    faults: Faults
+    find: Callable[[str], Process | None]
+    kill: Callable[[Process], None]
+    record: Callable[[str], None]
+    errors: list[str] = field(default_factory=list)
+    customers_doubled: set[str] = field(default_factory=set)
+    _numbers: Counter[str] = field(default_factory=Counter)
+    _requests: int = 0
+    _served: defaultdict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
 
     def channel(self, address: str, timeout_seconds: float) -> Any:
         """Open a channel, for generated stubs."""
         return Channel(partial(self._call, address), partial(self._is_reachable, address), timeout_seconds)
 
     def _is_reachable(self, address: str) -> bool:
-        process = self._find(address)
+        process = self.find(address)
         return process is not None and process.alive and not process.stopping.is_set()
 
     def is_idle(self) -> bool:
@@ -112,9 +104,9 @@ class Network:
         source = current_process()
         if source is not None:
             await source.running()
-        call = self._new_call(path, request, metadata, self._loop.time() + seconds, source)
+        call = self._new_call(path, request, metadata, self.loop.time() + seconds, source)
         self._send(address, call)
-        timer = self._loop.call_at(call.expires_at, call.resolve, Reply(error=errors.DeadlineExceeded("too late")))
+        timer = self.loop.call_at(call.expires_at, call.resolve, Reply(error=errors.DeadlineExceeded("too late")))
         try:
             reply = await call.reply
         except asyncio.CancelledError:
@@ -136,13 +128,13 @@ class Network:
         name = f"{source.name if source else ''}({on_behalf_of.get()})>{path.rpartition('.')[2]}"
         self._numbers[name] += 1
         name = f"{name}#{self._numbers[name]}"
-        numbers = self._faults.numbers_of(name)
-        fate = self._faults.fate_of(path, numbers)
-        return _Call(name, path, request, metadata, expires_at, source, fate, numbers, self._loop.create_future())
+        numbers = self.faults.numbers_of(name)
+        fate = self.faults.fate_of(path, numbers)
+        return _Call(name, path, request, metadata, expires_at, source, fate, numbers, self.loop.create_future())
 
     def _send(self, address: str, call: _Call) -> None:
         if call.fate is not None:
-            self._record(f"{call.name} {call.fate}")
+            self.record(f"{call.name} {call.fate}")
         if call.fate is Fate.LOSE_REQUEST:
             return
         is_delayed = call.fate in {Fate.DELAY_REQUEST, Fate.ORPHAN_REQUEST}
@@ -153,14 +145,14 @@ class Network:
             if call.path == PLACE_ORDER:
                 self.customers_doubled.add(call.customer)
         if call.fate is Fate.ORPHAN_REQUEST and call.source is not None:
-            self._kill(call.source)
+            self.kill(call.source)
 
     def _deliver_later(self, seconds: float, address: str, call: _Call) -> None:
         self._requests += 1
-        self._loop.call_later(seconds, self._deliver, address, call)
+        self.loop.call_later(seconds, self._deliver, address, call)
 
     def _deliver(self, address: str, call: _Call) -> None:
-        process = self._find(address)
+        process = self.find(address)
         if process is None or not self._is_reachable(address):
             self._end(call, "connection refused")
             return
@@ -172,7 +164,7 @@ class Network:
         """End a request, whose caller gets an error if it has not been served."""
         self._requests -= 1
         if error:
-            self._loop.call_later(_RESET_SECONDS, call.resolve, Reply(error=errors.Unavailable(error)))
+            self.loop.call_later(_RESET_SECONDS, call.resolve, Reply(error=errors.Unavailable(error)))
 
     async def _serve(self, process: Process, call: _Call) -> None:
         await process.running()
@@ -181,22 +173,22 @@ class Network:
         reply = await self._handle(process, call)
         await process.running()
         error = f" {reply.error.reason}" if reply.error else ""
-        self._record(f"{call.name} at {process.name}{error}")
+        self.record(f"{call.name} at {process.name}{error}")
         self._served[call.path].set()
         match call.fate:
             case Fate.KILL_CALLEE:
-                self._kill(process)
+                self.kill(process)
             case Fate.KILL_CALLER if call.source is not None:
-                self._kill(call.source)
+                self.kill(call.source)
             case Fate.LOSE_REPLY:
                 pass
             case Fate.DELAY_REPLY:
-                self._loop.call_later(call.delay, call.resolve, reply)
+                self.loop.call_later(call.delay, call.resolve, reply)
             case _:
-                self._loop.call_later(call.latency, call.resolve, reply)
+                self.loop.call_later(call.latency, call.resolve, reply)
 
     async def _handle(self, process: Process, call: _Call) -> Reply:
-        refusal, handler = self._faults.refusals.get(call.path), process.handlers.get(call.path)
+        refusal, handler = self.faults.refusals.get(call.path), process.handlers.get(call.path)
         if refusal is not None or handler is None:
             return Reply(error=refusal or errors.Unimplemented("no such method"))
         try:
@@ -211,7 +203,7 @@ class Network:
         """Cancel the call where it is served, unless the message that says so is lost."""
         if call.fate is None:
             for handler in call.handlers:
-                self._loop.call_later(call.latency, handler.cancel)
+                self.loop.call_later(call.latency, handler.cancel)
 
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:

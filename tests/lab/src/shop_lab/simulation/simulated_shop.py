@@ -45,7 +45,7 @@ class SimulatedShop:
         self._loop = loop
         self._trace = trace
         self._processes: dict[str, Process] = {}
-        self.network = Network(faults, self._find, self._kill_by_fate, self.record)
+        self.network = Network(loop, faults, self._find, self._kill_by_fate, self.record)
         self.disks = services.open_disks(loop.wall_clock)
         self.carts = services.open_carts(loop.time)
         self.spool = services.MemorySpool()
