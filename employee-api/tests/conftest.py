@@ -1,15 +1,8 @@
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from employee_api.database import MIGRATIONS
 from shop_kit.employee_api import Api, Clock, StartApi, api_starter
-
-
-@pytest.fixture(scope="session")
-def migrations() -> Path:
-    return MIGRATIONS
 
 
 @pytest.fixture

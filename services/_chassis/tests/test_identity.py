@@ -21,9 +21,10 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_cli.local.authority import Authority, Issued
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
-from shop_kit.carts import Carts, HeldCarts, OrderedCarts
+from shop_kit.carts import Carts, HeldCarts
 from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, spiffe_id
 from shop_kit.failing import outcome
+from shop_kit.fake_peers.reads import FakeOrderedCart
 from shop_kit.metrics import measured
 from shop_kit.serving import health, running
 from shop_kit.waiting import wait_until
@@ -53,7 +54,7 @@ def serving(folder: Path, carts: Carts | None = None, **options: Any) -> Abstrac
     listed = [GET_CART, REMOVE, "shop.CartService/GetCarts"]
     allowed = json.dumps({spiffe_id("checkout"): listed, DNS_NAME: [GET_CART]})
     options = {"tls_folder": folder, "allowed_calls": allowed, **options}
-    return running(carts or Carts(), internal=[OrderedCarts()], **options)
+    return running(carts or Carts(), internal=[FakeOrderedCart()], **options)
 
 
 @asynccontextmanager

@@ -15,8 +15,9 @@ from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_kit.carts import Carts, HeldCarts, OrderedCarts
+from shop_kit.carts import Carts, HeldCarts
 from shop_kit.failing import error_of, outcome
+from shop_kit.fake_peers.reads import FakeOrderedCart
 from shop_kit.http2 import PREFACE, Connection, call
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
@@ -40,7 +41,7 @@ async def connected(
     *, carts: Carts | None = None, **options: Any
 ) -> AsyncIterator[tuple[server.Service, grpc.aio.Channel, grpc.aio.Channel]]:
     """Run a service. Yield the service, a channel to its public port, and a channel to its internal port."""
-    options = {"internal": [OrderedCarts()], "checks": [Store().ping], **options}
+    options = {"internal": [FakeOrderedCart()], "checks": [Store().ping], **options}
     async with (
         running(carts or Carts(), **options) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
@@ -93,7 +94,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
 
 async def test_on_the_internal_port_a_method_leaves_places_to_others() -> None:
     carts = HeldCarts()
-    options: dict[str, Any] = {"internal": [carts, OrderedCarts()], "max_concurrent_rpcs": 3, "grace_seconds": 0}
+    options: dict[str, Any] = {"internal": [carts, FakeOrderedCart()], "max_concurrent_rpcs": 3, "grace_seconds": 0}
     async with connected(**options) as (_, _, internal):
         stub, ordered = cart_pb2_grpc.CartServiceStub(internal), ordered_cart_pb2_grpc.OrderedCartStub(internal)
         hanging = stub.GetCart(GET_CART)

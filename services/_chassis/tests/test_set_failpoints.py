@@ -14,8 +14,9 @@ from chassis.failpoints import Failpoint, FailpointReached, Failpoints
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import failpoints_pb2 as pb2
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
-from shop_kit.carts import Carts, OrderedCarts
+from shop_kit.carts import Carts
 from shop_kit.failing import error_of, outcome
+from shop_kit.fake_peers.reads import FakeOrderedCart
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded, running
 from shop_kit.waiting import PATIENCE_SECONDS, wait_for_result, wait_until
@@ -170,7 +171,7 @@ async def test_what_cannot_act_is_refused_in_one_line(changes: dict[str, Any], p
 
 
 async def test_without_a_laboratory_there_is_no_such_service() -> None:
-    async with laboratory(lab=False, internal=[OrderedCarts()]) as (_, failpoints):
+    async with laboratory(lab=False, internal=[FakeOrderedCart()]) as (_, failpoints):
         assert await outcome(failpoints.SetFailpoint(wanted("error:INTERNAL"))) == "UNIMPLEMENTED"
 
 

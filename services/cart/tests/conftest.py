@@ -1,20 +1,14 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
 
 import pytest
 
 from cart_service.domain import CartStore
-from cart_service.sql import MIGRATIONS, open_sql_store
+from cart_service.sql import open_sql_store
 from cart_service.store import MemoryCartStore
 from cart_service.valkey import open_valkey_store
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
-
-
-@pytest.fixture(scope="session")
-def migrations() -> Path:
-    return MIGRATIONS
 
 
 @pytest.fixture(params=["memory", "valkey", "sqlite", "postgres"])

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,7 +13,7 @@ from chassis.rpc import server
 from chassis.telemetry.instruments import Telemetry
 from checkout_service import outbox, placing, queue_workers
 from checkout_service.__main__ import Settings, build
-from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import Journal
 from checkout_service.peers import channels, shipping
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -35,11 +34,6 @@ def _long_timeouts_and_short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
     monkeypatch.setattr(shipping, "SHIP_SECONDS", 30.0)
     monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 30.0)
-
-
-@pytest.fixture(scope="session")
-def migrations() -> Path:
-    return MIGRATIONS
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,16 +1,10 @@
 """Fixtures of the payment tests: an empty ledger on SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
-
-
-@pytest.fixture(scope="session")
-def migrations() -> Path:
-    return MIGRATIONS
+from payment_service.ledger.sql import SqlLedger, open_ledger
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from chassis.values.addresses import Address
 from chassis.values.money import Money
 from shipping_service.domain import Bracket, Item, Parcel, RateCard, Zone
-from shipping_service.manifest.sql import MIGRATIONS, SqlManifest, open_manifest
+from shipping_service.manifest.sql import SqlManifest, open_manifest
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
@@ -35,11 +34,6 @@ def rate_card() -> RateCard:
     """Germany: $10 for up to 2 pieces, $20 for up to 5, $3 for each further piece. Elsewhere: $50, then $9 each."""
     germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
     return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))
-
-
-@pytest.fixture(scope="session")
-def migrations() -> Path:
-    return MIGRATIONS
 
 
 @pytest.fixture

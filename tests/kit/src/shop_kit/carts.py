@@ -8,7 +8,7 @@ import grpc
 from typing_extensions import override
 
 from shop.cart_pb2 import Cart, GetCartRequest
-from shop_kit.fake_peers.reads import FakeCart, FakeOrderedCart
+from shop_kit.fake_peers.reads import FakeCart
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Context], Awaitable[Cart] | Cart | None]
@@ -40,13 +40,6 @@ class HeldCarts(Carts):
         self.entered += 1
         await self.released.wait()
         return Cart(user_id="held")
-
-
-class OrderedCarts(FakeOrderedCart):
-    """The internal service."""
-
-    def __init__(self) -> None:
-        super().__init__(FakeCart())
 
 
 def raising(error: Exception) -> Handler:

@@ -136,10 +136,10 @@ def _write_without_flushing(url: str) -> None:
         connection.execute("SELECT pg_reload_conf()")
 
 
-@pytest.fixture(scope="session")
-def migrations() -> Path | None:
-    """The folder of the migrations that databases have; None for empty ones. A package's conftest.py overrides it."""
-    return None
+@pytest.fixture
+def migrations(request: pytest.FixtureRequest) -> Path | None:
+    """The folder of the migrations of the test's package, which its databases have; without one they are empty."""
+    return next((request.path.parents[1] / "src").rglob("migrations"), None)
 
 
 @pytest.fixture(scope="session")

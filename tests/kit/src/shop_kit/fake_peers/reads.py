@@ -89,9 +89,9 @@ class FakeCart(FakePeer, CartServiceServicer):
 class FakeOrderedCart(FakePeer, OrderedCartServicer):
     """The internal service of a cart."""
 
-    def __init__(self, cart: FakeCart) -> None:
+    def __init__(self, cart: FakeCart | None = None) -> None:
         super().__init__()
-        self._cart = cart
+        self._cart = cart or FakeCart()
 
     @override
     async def RemoveOrdered(self, request: RemoveOrderedRequest, _context: ServicerContext) -> RemoveOrderedResponse:
