@@ -1,4 +1,4 @@
-"""Requests while the database is unreachable, locked, exhausted, read-only or behind a pooler."""
+"""Requests while the database is unreachable, locked, exhausted, read-only, behind a pooler, or fails any statement."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from chassis.sql.engine import open_engine
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS, is_away
-from shop_kit.employee_api import MODES, PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.employee_api import MODES, PASSWORD, Api, Clock, StartApi, api_starter, on_each_database
 from shop_kit.postgres_relay import TransactionPooler
 
 AWAY = (503, {"error": "The database is not available"})
@@ -97,3 +98,39 @@ async def test_every_operation_runs_in_any_session_of_a_pooler(postgres_url: str
             await asyncio.gather(use(api), use(api))
             export = await api.client.get("/api/export/tasks?tz=Europe/Berlin")
     assert export.text.count("\r\n") == 1 + 2 * TASKS
+
+
+REFUSED = "INSERT INTO refused VALUES (0)"
+REQUESTS: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("POST", "/api/auth/register", {"name": "Ada", "email": "ada@x", "password": PASSWORD}),
+    ("POST", "/api/auth/login", {"email": "ada@x", "password": PASSWORD}),
+    ("POST", "/api/auth/users", {"name": "Bob", "email": "bob@x", "password": PASSWORD}),
+    ("POST", "/api/tasks", {"title": "Write it down"}),
+    ("PATCH", "/api/tasks/{task}", {"status": "done"}),
+    ("POST", "/api/tasks/{task}/comments", {"body": "Done"}),
+    *[("GET", f"/api/{path}", None) for path in ("auth/users", "tasks", "tasks/{task}", "activities")],
+    ("GET", "/api/tasks/{task}/comments", None),
+    ("DELETE", "/api/tasks/{task}", None),
+]
+
+
+@on_each_database
+async def test_any_failed_statement_is_a_500(api: Api) -> None:
+    await api.execute("CREATE TABLE refused (number INT CHECK (number > 0))")
+    task, failing = "", 0
+
+    def fail(_connection: Any, _cursor: Any, text: str, parameters: Any, _context: Any, _many: bool) -> Any:
+        nonlocal failing
+        failing -= 1
+        return (text, parameters) if failing else (REFUSED, ())
+
+    event.listen(api.engine.sync_engine, "before_cursor_execute", fail, retval=True)
+    for method, path, body in REQUESTS:
+        for number in range(1, 100):
+            failing = number
+            response = await api.client.request(method, path.format(task=task), json=body)
+            if failing > 0:  # it runs fewer statements
+                break
+            assert response.status_code == 500, (method, path, number, response.text)
+        assert response.is_success, (method, path, response.text)
+        task = response.json().get("id", "") if path == "/api/tasks" and method == "POST" else task

@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 
 from shop_kit.browser import ADDRESS, Tab, card_fields
 from shop_kit.card_leaks import leaked_cards, random_card
+from shop_kit.running_shop import RunningShop
 
 MAX_STOPS = 80
 """Elements that the Tab key reaches on a page, with room to spare."""
@@ -98,3 +99,16 @@ async def tab_to(page: Page, name: str) -> None:
         if label.startswith(name):
             return
     raise AssertionError(f"the keyboard does not reach {name!r}")
+
+
+async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:
+    await tab.prepare_order()
+    shop.processes["email"].pause()
+    try:
+        await tab.place_order()
+        await expect(tab.page.get_by_role("heading", name="On its way")).to_be_visible()
+        await tab.page.evaluate("window.loadedOnce = true")
+    finally:
+        shop.processes["email"].resume()
+    await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible()
+    assert await tab.page.evaluate("window.loadedOnce")

@@ -1,8 +1,12 @@
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
+from shop_cli.local.authority import Authority
 from shop_cli.local.identities import Identities
 from shop_cli.local.workspace import discover
 from shop_kit.reflection import contract, full_name
@@ -43,3 +47,24 @@ def test_the_operator_may_call_everything_else(identities: Identities) -> None:
     allowed = [method for service in SERVICES for method in callers_of(identities, service).get("operator", ())]
     described = map(full_name, contract())
     assert sorted(allowed) == sorted(name for name in described if not name.startswith("shop.internal.Failpoints/"))
+
+
+DAY = timedelta(days=1)
+SPIFFE_ID = "spiffe://shop.local/ns/local/sa/cart"
+AUTHORITY = Authority.create("shop", 10 * DAY)
+ISSUED = AUTHORITY.issue(["shop-cart"], SPIFFE_ID, DAY)
+
+
+def test_a_certificate_that_another_one_issued_is_refused() -> None:
+    verifier = PolicyBuilder().store(Store(x509.load_pem_x509_certificates(AUTHORITY.certificate)))
+    by_name = verifier.build_server_verifier(x509.DNSName("shop-cart"))
+    certificate = x509.load_pem_x509_certificate(ISSUED.certificate)
+    assert len(by_name.verify(certificate, [])) == 2
+    forged = Authority(ISSUED.certificate, ISSUED.key).issue(["shop-cart"], SPIFFE_ID, DAY)
+    with pytest.raises(VerificationError):
+        by_name.verify(x509.load_pem_x509_certificate(forged.certificate), [certificate])
+
+
+def test_a_new_certificate_is_valid_for_a_peer_whose_clock_is_behind() -> None:
+    certificate = x509.load_pem_x509_certificate(ISSUED.certificate)
+    assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(minutes=4)

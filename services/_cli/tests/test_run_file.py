@@ -10,6 +10,8 @@ import pytest
 from chassis.errors import FailedPrecondition
 from shop_cli.clients import default_address
 from shop_cli.local.run_file import Run, find_run, locked, published, read_run
+from shop_cli.output.next_steps import print_next_steps
+from shop_cli.output.printing import console
 
 HOLDER = """
 import sys
@@ -101,3 +103,15 @@ def test_only_its_owner_can_read_a_shops_data_and_its_run_file_which_is_removed_
     finally:
         os.umask(before)
     assert not [*data.glob("run.*")]
+
+
+def test_links_and_folders_are_printed_whole_and_as_they_are_on_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "width", 40)
+    folder = tmp_path / "[red]"
+    shop = {"storefront": "127.0.0.1:8080"}
+    print_next_steps(Run(1, "", shop, "http://localhost:8090", 32 * "t", lab=True), folder)
+    printed = capsys.readouterr().out
+    assert all(f"http://localhost:8090/{page}?token={32 * 't'}" in printed for page in ("", "faults"))
+    assert f" in {folder}, where commands find this shop" in printed

@@ -1,16 +1,23 @@
-"""Tests of the ledger, which run on both SQLite and PostgreSQL."""
+"""Tests of the ledger, which run on both SQLite and PostgreSQL, also of entries that an earlier release wrote."""
 
 import asyncio
+import hmac
+import shutil
 import time
 from dataclasses import replace
+from datetime import date
+from pathlib import Path
 
 import pytest
 
+from chassis.sql.migrate import migrate
+from chassis.sql.url import sqlite_path
+from chassis.values.keys import HmacKeys
 from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.values.paging import Position
-from payment_service.cards import Brand, Decline
-from payment_service.domain import CartOrdered, Entry, Payment, State
-from payment_service.ledger.sql import SqlLedger, open_ledger
+from payment_service.cards import Brand, Card, Decline
+from payment_service.domain import CartOrdered, ChargeRequest, Entry, Payment, PaymentProcessor, State
+from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
 from shop_kit.databases import execute
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
@@ -111,3 +118,46 @@ async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(database_url: s
         stored = [await one.find(key) for key in keys]
     assert raced == stored * 2
     assert all(charge.existing != fence.existing for charge, fence in zip(raced[:20], raced[20:], strict=True))
+
+
+KEY = "k" * 32
+REQUEST = ChargeRequest("EUR", 12, 340_000_000, Card("4242424242424242", 123, 2030, 11))
+CARD_HMAC = hmac.digest(KEY.encode(), b"4242424242424242|2030|11", "sha256")
+INSERT = """
+    INSERT INTO charges (
+        charge_key, state, currency_code, units, nanos, card_hmac, brand, last_four, reason, transaction_id
+    ) VALUES ('key', 'CHARGED', 'EUR', 12, 340000000, {card_hmac}, 'visa', '4242', NULL, 'transaction')
+"""
+
+
+def insert_old_entry(url: str) -> None:
+    literal = f"x'{CARD_HMAC.hex()}'" if sqlite_path(url) else f"'\\x{CARD_HMAC.hex()}'::bytea"
+    execute(url, INSERT.format(card_hmac=literal))
+
+
+async def charge(url: str) -> State:
+    async with open_ledger(url) as ledger:
+        processor = PaymentProcessor(
+            ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), lambda _reason: None
+        )
+        return (await processor.charge("key", REQUEST)).state
+
+
+@pytest.mark.usefixtures("migrations")
+@pytest.mark.parametrize("migrations", [None])
+async def test_an_old_charge_is_repeatable_and_the_last_four_digits_of_its_card_are_erased(
+    database_url: str, tmp_path: Path
+) -> None:
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    shutil.copy(MIGRATIONS / "versions" / "0001_charges.py", versions)
+    migrate(database_url, versions.parent)
+    insert_old_entry(database_url)
+    migrate(database_url, MIGRATIONS)
+    assert execute(database_url, "SELECT last_four FROM charges") == [(None,)]
+    assert await charge(database_url) is State.CHARGED
+
+
+async def test_an_entry_that_an_old_replica_writes_during_a_rollout_is_repeatable(database_url: str) -> None:
+    insert_old_entry(database_url)
+    assert await charge(database_url) is State.CHARGED
