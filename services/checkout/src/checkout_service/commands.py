@@ -105,9 +105,10 @@ class Resolve(Command[ChargeOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class Ship(Command[ShipOutcome]):
-    """Ship the order under the attempt's key. See `Charged` for `charged_at`."""
+    """Ship the order under the attempt's key. See `Charged` for `charged_at`, and `Charge` for `retry`."""
 
     charged_at: float = 0.0
+    retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,8 @@ class Executor:
                 return self.payment.resolve(claim.charge_key, order, fingerprint=fingerprint)
             case commands.Void():
                 return self.payment.void(claim.charge_key)
-            case commands.Ship(charged_at):
-                return self.shipping.ship(claim.ship_key, order.address, order.lines, charged_at)
+            case commands.Ship(charged_at, retry):
+                return self.shipping.ship(claim.ship_key, order.address, order.lines, charged_at, retry=retry)
             case commands.ResolveShipment(charged_at):
                 return self.shipping.resolve(claim.ship_key, charged_at)
         raise AssertionError(f"{command} is not possible in this run")

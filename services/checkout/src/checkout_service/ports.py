@@ -197,8 +197,10 @@ class Payment(Protocol):
 class Shipping(Protocol):
     """Ships orders, once per key."""
 
-    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
-        """Ship the ordered lines. See `Charged` for `charged_at`."""
+    async def ship(
+        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
+    ) -> ShipOutcome:
+        """Ship the ordered lines. See `Charged` for `charged_at`, and `Payment.charge` for `retry`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
         """Return the outcome of the key's shipment; if there is no outcome, fence the key."""

@@ -65,6 +65,7 @@ MAX_ATTEMPTS_OF_RUN = 16
 
 CHARGE_VOIDED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
 IN_DOUBT = Refusal("FailedPrecondition", "LEDGER_UNAVAILABLE", "payment cannot say whether it charged the card")
+SHIPMENT_IN_DOUBT = Refusal("FailedPrecondition", "MANIFEST_UNAVAILABLE", "shipping cannot say whether it shipped it")
 FORGOTTEN = Refusal("FailedPrecondition", "SHIPMENT_FORGOTTEN", "charged before shipping's oldest records")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
 
@@ -202,33 +203,31 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:
-    outcome, tries = yield from _until_certain(Ship(charged.charged_at))
+    at = charged.charged_at
+    outcome, _ = yield from _until_certain(Ship(at, retry=resumed), again=Ship(at, retry=True))
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(charged, tracking_id))
         case Refused(refusal):
-            # An earlier try may have succeeded without any worker learning of it.
-            certain = not resumed and tries == 0
-            return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
+            return (yield from _resolve_refused_shipment(charged, refusal))
         case KeyReused():
             return (yield from _displace(charged))
-        case Forgotten():
-            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, FORGOTTEN, charged.transaction_id))
+        case Forgotten() | Unsupported():  # Unsupported: shipping doesn't offer the internal manifest
+            review = FORGOTTEN if isinstance(outcome, Forgotten) else SHIPMENT_IN_DOUBT
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, review, charged.transaction_id))
         case Fenced():
             return (yield from _void(charged, CHARGE_VOIDED))
-        case InDoubt() | Unsupported():
+        case InDoubt():
             return SagaResult.UNFINISHED
 
 
-def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. With `certain`, no other try can have shipped the order."""
+def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
+    """Void the charge once the shipment is fenced. Without a manifest, the refused try was the only one."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(charged, tracking_id))
-        case Fenced():
-            return (yield from _void(charged, refusal))
-        case Unsupported() if certain:
+        case Fenced() | Unsupported():
             return (yield from _void(charged, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED

@@ -85,7 +85,7 @@ class PaymentModel:
 
 @dataclass
 class ShippingModel:
-    """Ships once per key, and never under a fenced key.
+    """Ships once per key, and never under a fenced key; without a manifest, ships whenever it is called.
 
     Attributes:
         accepts: what is new.
@@ -102,7 +102,13 @@ class ShippingModel:
     def shipped(self) -> dict[str, Content]:
         return {key: content for key, content in self.manifest.items() if content is not None}
 
-    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
+    async def ship(
+        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
+    ) -> ShipOutcome:
+        if retry and not self.has_manifest:
+            return Unsupported()
+        while key in self.manifest and not self.has_manifest:
+            key += " again"
         content = Content(address.street_address, sum(line.cost.total_nanos for line in lines))
         if self.manifest.get(key, content) is None:
             return Fenced(existing=True)

@@ -186,7 +186,7 @@ class World:
 
     def _exchange(self, task: Task, request: Callable[[], Any], fate: int) -> None:
         """Call a peer. Fate 3: the request is lost, 4: the reply is lost, 5: the request is delayed, 6: duplicated."""
-        if fate == 5 or (fate == 6 and self.payment.has_ledger):
+        if fate == 5 or (fate == 6 and self.payment.has_ledger and self.shipping.has_manifest):
             self.delayed.append(request)
         result = InDoubt("") if fate in {3, 5} else request()
         if fate == 2:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -55,6 +56,16 @@ class InternalService:
             raise
         self._record_found()
         return reply
+
+    async def exists(self, method: Callable[[RequestT], Awaitable[object]], probe: RequestT) -> bool:
+        """Return whether the peer offers the service. Raise DomainError if this is unclear.
+
+        `probe`: a request that the service refuses.
+        """
+        if not self.found:
+            with suppress(*REFUSALS):
+                await self.call(method, probe)
+        return self.found
 
     def _record_found(self) -> None:
         self.found, self._missing_since, self._retry_at, self._failures = True, None, 0.0, 0

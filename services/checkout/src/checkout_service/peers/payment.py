@@ -1,10 +1,8 @@
 """Calls the payment service, and converts its responses and errors to outcomes."""
 
-import uuid
-
 from typing_extensions import override
 
-from chassis.errors import REFUSALS, DomainError, Unimplemented
+from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.status import reason_from_peer
 from chassis.rpc.wire import money_to_wire
 from chassis.values.digests import FINGERPRINT_LENGTH
@@ -49,7 +47,7 @@ class PaymentClient(Payment):
         request = payment_pb2.ChargeRequest(amount=money_to_wire(order.total), credit_card=card_to_wire(card))
         try:
             # Another implementation may ignore keys, so a second call could charge the card twice.
-            if retry and not await self._deduplicates():
+            if retry and not await self._ledger_service.exists(self._ledger.Void, payment_ledger_pb2.VoidRequest()):
                 return Unsupported()
             metadata = (
                 ("idempotency-key", key),
@@ -83,20 +81,6 @@ class PaymentClient(Payment):
         except DomainError as error:
             return refused_or_in_doubt(error)
         return Voided()
-
-    async def _deduplicates(self) -> bool:
-        """Return whether payment has the ledger, which charges once per key. Raise DomainError if this is unclear."""
-        if not self._ledger_service.found:
-            # Voiding a random key has no effect, because the key has no charge.
-            probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
-            try:
-                await self._ledger_service.call(self._ledger.Void, probe)
-            except REFUSALS:
-                pass  # payment refused only the probe, not the charge
-            except DomainError as error:
-                if error.reason != Unimplemented.default_reason:
-                    raise
-        return self._ledger_service.found
 
 
 def _outcome_from_wire(

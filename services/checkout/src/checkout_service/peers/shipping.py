@@ -37,11 +37,17 @@ class ShippingClient(Shipping):
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
 
     @override
-    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
+    async def ship(
+        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
+    ) -> ShipOutcome:
         request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         metadata = (("idempotency-key", key),)
         age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:
+            probe = shipment_manifest_pb2.ResolveShipmentRequest()
+            # Another implementation may ignore keys, so a second call could ship the order twice.
+            if retry and not await self._manifest_service.exists(self._manifest.ResolveOrFence, probe):
+                return Unsupported()
             # Override the channel's timeout, which is meant for quotes.
             reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=(*metadata, *age))
         except DomainError as error:

@@ -258,13 +258,17 @@ ResolveReused(t) ==
 Ship(t) ==
     LET entry == shipments[Key(t)]
         request == tasks[t].content.request
+        isInDoubt == tasks[t].resumed /\ Without # "review" \* only without a manifest
     IN
     /\ tasks[t].pc = "Ship"
-    /\ \/ /\ entry \in {"NONE", "FORGOTTEN", request}
+    /\ \/ /\ isInDoubt
+          /\ EndAs(t, "CHARGING", "NEEDS_REVIEW")
+          /\ UNCHANGED peers
+       \/ /\ ~isInDoubt /\ entry \in {"NONE", "FORGOTTEN", request}
           /\ EndAs(t, "CHARGING", "SHIPPED")
           /\ IF entry # request THEN RecordShipment(Key(t), request) ELSE UNCHANGED peers
        \* Shipping may refuse this try even if it accepted an earlier one or will accept a later one.
-       \/ /\ entry # "FENCED"
+       \/ /\ ~isInDoubt /\ entry # "FENCED"
           /\ Continue(t, [pc |-> "ResolveShipment", why |-> "refused"])
           /\ UNCHANGED peers
        \/ /\ entry = "FENCED"
@@ -291,9 +295,7 @@ ResolveShipment(t) ==
                                        ELSE "NEEDS_REVIEW")
                /\ UNCHANGED peers
        ELSE /\ UNCHANGED peers
-            /\ IF refused /\ (Without = "review" \/ ~tasks[t].resumed)
-               THEN EndAs(t, "CHARGING", "VOIDING")
-               ELSE EndAs(t, "CHARGING", "NEEDS_REVIEW")
+            /\ EndAs(t, "CHARGING", IF refused THEN "VOIDING" ELSE "NEEDS_REVIEW")
 
 Void(t) ==
     LET entry == charges[Key(t)] IN

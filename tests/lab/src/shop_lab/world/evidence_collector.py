@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from chassis import errors
+from checkout_service.saga import SHIPMENT_IN_DOUBT
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.charges import read_charges
@@ -142,7 +143,10 @@ def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
 
 def _justified_flags(order: OrderEvidence, peers: RefusingPeers) -> Iterator[str]:
     order_ids = {record.order_id for record in order.records}
-    if order.intent.street in peers.refused[DOUBTFUL_SHIPPING] or order_ids & peers.refused[OPERATORS]:
+    in_doubt = peers.refused[DOUBTFUL_SHIPPING] and any(
+        record.reason == SHIPMENT_IN_DOUBT.reason for record in order.records
+    )
+    if in_doubt or order_ids & peers.refused[OPERATORS]:
         yield NEEDS_REVIEW
     if order_ids & peers.refused["payment-internal"]:
         yield NEEDS_REFUND

@@ -27,38 +27,27 @@ _SHIP_SECONDS = 2.0
 class DoubtfulShipping(FakeShipping):
     """Passes every second order on to the shipping service at an address, but confirms none.
 
-    The first request fails, and a repeated one is refused.
-
     Attributes:
-        refused: the streets of refused orders.
+        refused: the streets of these orders.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__()
         self.refused: set[str] = set()
         self._address = address
-        self._tried: set[str] = set()
 
     @override
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
-        street = request.address.street_address
-        if street in self._tried:
-            self.refused.add(street)
-            raise _no_delivery()
-        self._tried.add(street)
-        if len(self._tried) % 2:
+        self.refused.add(request.address.street_address)
+        if len(self.refused) % 2:
             metadata = (("idempotency-key", metadata_of(context).get("idempotency-key") or ""),)
             async with grpc.aio.insecure_channel(self._address) as opened:
                 shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
                 with suppress(grpc.aio.AioRpcError):
                     await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=metadata)
         raise Unavailable("not available")
-
-
-def _no_delivery() -> FailedPrecondition:
-    return FailedPrecondition("no delivery to this address", reason=NO_DELIVERY)
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,7 @@ async def serve_refusing_peers(shipping_address: str) -> AsyncIterator[RefusingP
 def _refuse_permanently(peers: FakePeers) -> dict[str, set[str]]:
     """Make peers refuse every order; return the refused ones, which grow, by the port for which a peer answers."""
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("this card is not accepted", reason=CARD_REFUSED))
-    peers.shipping.faults["ShipOrder"] = Fault(_no_delivery())
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("no delivery to this address", reason=NO_DELIVERY))
     peers.ledger.faults["ResolveOrFence"] = Fault(Unavailable("not available"))
     recorded = {
         "payment-internal": (peers.ledger, "Void", "TOO_LATE_TO_VOID"),
