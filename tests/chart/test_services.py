@@ -69,6 +69,6 @@ def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
         assert {key: pod["spec"][key] for key in expected} == expected, name
 
 
-def test_the_deadline_of_the_job_is_longer_than_it_waits_for_its_peers(render: Any) -> None:
+def test_the_job_ends_itself_before_its_deadline(render: Any) -> None:
     job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
-    assert job["activeDeadlineSeconds"] > 2 * ReconciliationSettings.wait_seconds
+    assert job["activeDeadlineSeconds"] > ReconciliationSettings.stop_after_seconds + 60

@@ -185,13 +185,15 @@ def test_the_currencies_of_metrics_are_bounded() -> None:
     assert revenue[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 102
 
 
-def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
+@pytest.mark.parametrize("hours_read", [None, 1.0])
+def test_a_reconciliation_exports_its_result_for_every_kind_unless_it_is_incomplete(hours_read: float | None) -> None:
     telemetry, read = measured()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
-    _report(Comparison(charges=2, shipments=1, mismatches=mismatches), telemetry)
-    kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
-    found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
-    assert read() == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}
+    _report(Comparison(charges=2, shipments=1, mismatches=mismatches, hours_read=hours_read), telemetry)
+    rest: dict[Series, float] = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
+    rest[(semconv.RECONCILED_ORDERS.name,)] = 0
+    found: dict[Series, float] = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
+    assert read() == ({} if hours_read else rest) | found
 
 
 def test_gauges_and_counters_are_exported() -> None:

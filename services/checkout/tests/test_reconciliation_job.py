@@ -30,7 +30,7 @@ class RestartedPeer:
     def __init__(self, failures: int) -> None:
         self.failures = failures
 
-    async def compare(self, since: float, _due_before: float) -> Comparison:
+    async def compare(self, since: float, _due_before: float, **_: float) -> Comparison:
         assert since > 0
         self.failures -= 1
         if self.failures >= 0:
@@ -114,8 +114,9 @@ def reader_of(*scans: orders_pb2.Order, earlier: Iterable[str] = (), charges: It
 
 async def test_earlier_mismatches_of_e_mails_stay_open_while_no_e_mails_are_read() -> None:
     reader = reader_of(ENDED, earlier=["MAIL_DIFFERS", "PARCEL_DIFFERS"])
-    found = await reader.compare(since=1.0, due_before=2.0)
+    found = await reader.compare(since=1.0, due_before=2.0, within_seconds=0.0)
     assert [mismatch.kind for mismatch in found.agreed] == ["PARCEL_DIFFERS"]
+    assert found.hours_read == 0.0  # time is over, so it is incomplete
 
 
 @pytest.mark.parametrize("attempt", [0, 1])

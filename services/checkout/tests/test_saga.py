@@ -8,7 +8,6 @@ from checkout_service import saga
 from checkout_service.commands import (
     Charge,
     Charged,
-    Fenced,
     Forgotten,
     Insert,
     KeyReused,
@@ -55,10 +54,6 @@ def test_an_order_is_recorded_charged_shipped_recorded_as_shipped_and_then_confi
     results: list[Any], commands: list[type[Any]], ended: SagaResult | None
 ) -> None:
     assert drive(saga.place(), *results) == (commands, ended)
-
-
-def test_an_order_does_not_end_behind_a_fence_that_existed() -> None:
-    assert drive(saga.resolve(), Fenced(existing=True), True) == ([Resolve, Update, Resolve], None)
 
 
 OLD, OTHER_CONTENT = Charged("transaction", charged_at=5.0), KeyReused("transaction", charged_at=5.0)

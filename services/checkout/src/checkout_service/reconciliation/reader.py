@@ -63,6 +63,7 @@ class Comparison:
         confirmations: the number of confirmations, except those that will never be sent.
         mismatches: the mismatches that no operator has accepted.
         agreed: the mismatches from earlier comparisons whose records agree now.
+        hours_read: how many hours of the window were compared before time ran out; None if the comparison is complete.
     """
 
     orders: int = 0
@@ -76,6 +77,7 @@ class Comparison:
     mails_are_read: bool = True
     mismatches: list[Mismatch] = field(default_factory=list)
     agreed: list[orders_pb2.OpenMismatch] = field(default_factory=list)
+    hours_read: float | None = None
 
     def add(self, records: OrderRecords) -> None:
         order = records.order
@@ -111,14 +113,17 @@ class Reader:
     manifest: ShipmentManifestStub
     confirmations: MailRecordsStub | None
 
-    async def compare(self, since: float, due_before: float) -> Comparison:
+    async def compare(self, since: float, due_before: float, *, within_seconds: float = math.inf) -> Comparison:
         """Compare all orders that were created, charged or shipped since `since`, are stuck, or disagreed before.
 
-        Records newer than `due_before` may still lack a counterpart, unless they are dated in the future.
+        Records newer than `due_before` may still lack a counterpart, unless they are dated in the future. After
+        `within_seconds`, stop; the result is then incomplete.
         """
         found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS
+        deadline, reached = time.monotonic() + within_seconds, since
         earlier = await self.open_mismatches()
         async for orders in self._batches(since, earlier):
+            reached = max([reached, *(order.recorded_at for order in orders.values() if order)])
             batch, complete_since = await self.read(orders)
             found.mails_are_read &= complete_since[Kind.NOT_MAILED] < math.inf
             mismatches: list[Mismatch] = []
@@ -132,6 +137,9 @@ class Reader:
             # Drop mismatches of orders that have changed since: some of their records may have been read earlier.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
+            if time.monotonic() >= deadline:
+                found.hours_read = (reached - since) / 3600
+                break
         found.mismatches.sort(key=lambda mismatch: (mismatch.since, mismatch.order_id))
         return found
 
