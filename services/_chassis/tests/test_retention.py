@@ -14,7 +14,7 @@ from chassis.sql import retention
 from chassis.sql.database import Database
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
-from chassis.sql.retention import Deletions, Retention
+from chassis.sql.retention import Deletions, Retention, read_clock
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.databases import execute
 from shop_kit.metrics import measured
@@ -105,13 +105,13 @@ async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_s
 async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_for_a_day(
     deletions: Deletions, database_url: str, ahead_seconds: float
 ) -> None:
-    await deletions.read_clock()
+    await read_clock(deletions.database)
     execute(database_url, f"UPDATE retention SET seen_at = seen_at - {ahead_seconds}")  # noqa: S608 - constants
     rows, (telemetry, read) = Rows(deletions.database), measured()
     async with running(Retention(rows, telemetry, days=2, rows="rows")):
         if abs(ahead_seconds) > DAY:
             assert await wait_until(lambda: read()["shop.retention.paused",])
-            assert (rows.rows, await deletions.read_clock()) == (1_000, None)
+            assert (rows.rows, await read_clock(deletions.database)) == (1_000, None)
             execute(database_url, f"UPDATE retention SET steady_since = steady_since - {DAY}")  # noqa: S608 - as above
         assert await wait_until(lambda: not rows.rows and not read()["shop.retention.paused",])
 
@@ -126,4 +126,4 @@ async def test_a_store_of_an_older_release_is_complete_since_its_oldest_row(
     async with open_database(database_url, unavailable=lambda: Unavailable("the database does not answer")) as database:
         deletions = Deletions(database, **TABLE)
         assert await deletions.complete_since() == 1000
-        assert await deletions.read_clock() is None  # long after the newest row
+        assert await read_clock(deletions.database) is None  # long after the newest row

@@ -72,7 +72,10 @@ async def test_carts_and_keys_are_deleted_when_they_have_ended(database_url: str
             await store.set_quantity(NewQuantity(user_id, "pan", 3))
         await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
         let_time_pass(database_url, 12 * 3600 + 1)
-        assert await quantities(store, "nobody") == {}
+        execute(database_url, "UPDATE retention SET seen_at = 0")
+        await store.clean()
+        assert await quantities(store, "nobody") == {"pan": 3}  # the clock may have jumped
+        execute(database_url, "UPDATE retention SET steady_since = 0")
         await store.clean()
         found = execute(database_url, "SELECT user_id FROM carts ORDER BY user_id")
         assert found == [("customer",), ("ordered",)]

@@ -31,6 +31,7 @@ from chassis.background import in_background, repeat
 from chassis.errors import IdempotencyKeyReused
 from chassis.sql.database import NOW, Database, Row
 from chassis.sql.opening import open_database
+from chassis.sql.retention import read_clock
 from chassis.telemetry.instruments import Telemetry
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -45,8 +46,8 @@ _DELETED_AT_ONCE = 500
 # longer than the database client keeps retrying a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
-FIND = f"""
-    SELECT carts.version, carts.etag, carts.quantities, carts.anonymous, carts.ends_at > {NOW} AS lives, cart_keys.added
+FIND = """
+    SELECT carts.version, carts.etag, carts.quantities, carts.anonymous, cart_keys.added
     FROM (SELECT CAST(:user_id AS TEXT) AS user_id) AS wanted
     LEFT JOIN carts ON carts.user_id = wanted.user_id
     LEFT JOIN cart_keys ON cart_keys.user_id = wanted.user_id AND cart_keys.cart_key = :key
@@ -78,7 +79,7 @@ def _deletion(table: str, key: str, condition: str, rows: str) -> str:
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
 
-_ENDED = f"ends_at < {NOW}"
+_ENDED = "ends_at < :now"
 
 DELETIONS = (
     _deletion("carts", "user_id", _ENDED, "LIMIT :limit"),
@@ -138,8 +139,9 @@ class SqlCartStore(CartStore):
         await self._find("", within_seconds=_CHECK_WITHIN_SECONDS)
 
     async def clean(self) -> None:
-        """Delete expired carts and keys, and anonymous carts beyond MAX_ANONYMOUS."""
-        parameters = {"limit": _DELETED_AT_ONCE, "kept": MAX_ANONYMOUS}
+        """Delete expired carts and keys unless the clock has jumped, and anonymous carts beyond MAX_ANONYMOUS."""
+        now = await read_clock(self._database) or 0.0
+        parameters = {"limit": _DELETED_AT_ONCE, "kept": MAX_ANONYMOUS, "now": now}
         for statement in DELETIONS:
             while (await self._database.write((statement, parameters)))[0]:
                 pass
@@ -183,6 +185,6 @@ class SqlCartStore(CartStore):
 
 
 def _contents(row: Row) -> Contents:
-    if not row["lives"]:
+    if row["version"] is None:
         return Contents()
     return Contents(orjson.loads(row["quantities"]), row["etag"], bool(row["anonymous"]))

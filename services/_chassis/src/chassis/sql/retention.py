@@ -69,10 +69,11 @@ class Deletions:
         (row,) = await self.database.read("SELECT deleted_until FROM retention", {})
         return float(row["deleted_until"])
 
-    async def read_clock(self) -> float | None:
-        """Return the database's time, or None if its clock has jumped by more than a day within the last day."""
-        ((row,),) = await self.database.write((_READ_CLOCK, {}))
-        return float(row["seen_at"]) if row["seen_at"] - row["steady_since"] >= _DAY_SECONDS else None
+
+async def read_clock(database: Database) -> float | None:
+    """Return the database's time, or None if its clock has jumped by more than a day within the last day."""
+    ((row,),) = await database.write((_READ_CLOCK, {}))
+    return float(row["seen_at"]) if row["seen_at"] - row["steady_since"] >= _DAY_SECONDS else None
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Retention:
         await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self.rows)
 
     async def _delete_all(self) -> None:
-        now, total = await self.deletions.read_clock(), 0
+        now, total = await read_clock(self.deletions.database), 0
         self._paused = now is None
         if now is None:
             log.warning("nothing is deleted, because the clock has jumped", rows=self.rows)
