@@ -75,17 +75,6 @@ async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(che
     assert_bought_once(checkout.peers)
 
 
-async def test_an_attempt_that_was_fenced_is_followed_by_the_next(checkout: Checkout, lose: Lose) -> None:
-    order_id = (await checkout.place("key")).response.order.order_id
-    lose()
-    checkout.peers.payment.ledger[f"{order_id}:1"] = "fenced"
-    checkout.peers.shipping.shipments.clear()
-    placed = await checkout.place("key")
-    (order,) = await checkout.listed()
-    assert (placed.response.order.order_id, order.attempt) == (order_id, 2)
-    assert checkout.peers.payment.captured == [f"{order_id}:2"]
-
-
 async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(checkout: Checkout, lose: Lose) -> None:
     order_id = (await checkout.place("key")).response.order.order_id
     lose()
