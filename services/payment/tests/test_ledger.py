@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chassis.sql.database import listed
 from chassis.sql.migrate import migrate
 from chassis.sql.url import sqlite_path
 from chassis.values.keys import HmacKeys
@@ -102,6 +103,13 @@ async def test_the_charges_of_orders_are_listed_even_if_they_cannot_be_decoded(d
         listed = await ledger.list_of_orders(["id", "id-2"])
         assert [entry for entry in await ledger.scan(Position(0), 10) if entry.key in keys[:4]] == listed
     assert {entry.key: entry.payment for entry in listed} == dict.fromkeys(keys[:4], PAYMENT) | {"id:20": None}
+
+
+async def test_the_charges_of_orders_are_found_by_an_index_before_there_are_statistics(postgres_url: str) -> None:
+    async with open_ledger(postgres_url) as ledger:
+        text, parameters = f"EXPLAIN {ledger._list_of_orders}", {"items": listed([{"id": "id"}])}
+        plan = str(await ledger._database.read(text, parameters))
+    assert ("Index Scan" in plan, "Seq Scan" in plan) == (True, False)
 
 
 @pytest.mark.parametrize("round_number", range(2))
