@@ -1,11 +1,10 @@
 """Records figures in Locust's statistics, which Locust's page shows and workers send to the master."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from locust.env import Environment
-from locust.stats import RequestStats, StatsEntry, StatsError
+from locust.stats import RequestStats, StatsEntry
 
 from load_generator.pages import Page
 
@@ -28,7 +27,7 @@ class Figures:
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
-        self._sessions_reported = self._requests_reported = 0
+        self._counts = (0, 0)  # the sessions and requests that `live` has reported
 
     def record_session(self, persona: str) -> None:
         self._count(_SESSION, persona)
@@ -48,42 +47,56 @@ class Figures:
 
     def live(self, in_flight: int) -> dict[str, Any]:
         """Return rates since the previous call, percentiles over the last ten seconds, and totals since the start."""
-        total, now, sessions = self._stats.total, time.monotonic(), self._total(_SESSION)
-        seconds = max(now - self._reported, 1e-3)
-        rate = (sessions - self._sessions_reported) / seconds
-        request_rate = (total.num_requests - self._requests_reported) / seconds
-        self._reported, self._sessions_reported, self._requests_reported = now, sessions, total.num_requests
+        total, now, summary = self._stats.total, time.monotonic(), self.summary()
+        seconds, counts = max(now - self._reported, 1e-3), (summary["sessions"], summary["requests"])
+        rate, request_rate = ((count - old) / seconds for count, old in zip(counts, self._counts, strict=True))
+        self._reported, self._counts = now, counts
         return {
-            "seconds": round(now - self._began, 1),
+            "seconds": summary["seconds"],
             "rate": round(rate, 1),
             "in_flight": in_flight,
             "requests_per_second": round(request_rate, 1),
             "p50_ms": _recent_percentile(total, 0.5),
             "p99_ms": _recent_percentile(total, 0.99),
-            "orders": self._stats.get("placed", _ORDER).num_requests,
-            "errors": sum(error.occurrences for error in self._failures()),
-            "dropped": self._dropped(),
+            "orders": summary["orders"],
+            "errors": sum(error["count"] for error in summary["errors"]),
+            "dropped": summary["dropped"],
         }
 
     def summary(self) -> dict[str, Any]:
-        seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
-        orders = self._stats.get("placed", _ORDER)
+        seconds, orders = time.monotonic() - self._began, self._stats.get("placed", _ORDER)
+        entries, errors = list(self._stats.entries.values()), list(self._stats.errors.values())
+        personas = {
+            entry.name: entry.num_requests for entry in entries if entry.method == _SESSION and entry.num_requests
+        }
+        sessions = sum(personas.values())
+        pages = [entry for entry in entries if entry.method not in (_SESSION, _ORDER)]
         return {
             "seconds": round(seconds, 1),
             "sessions": sessions,
             "rate": round(sessions / seconds, 2),
-            "personas": {entry.name: entry.num_requests for entry in self._entries(_SESSION) if entry.num_requests},
+            "personas": personas,
             "requests": self._stats.total.num_requests,
             "p50_ms": self._stats.total.get_response_time_percentile(0.5),
             "p99_ms": self._stats.total.get_response_time_percentile(0.99),
-            "pages": self._pages(),
+            "pages": [
+                {
+                    "page": f"{entry.method} {entry.name}",
+                    "requests": entry.num_requests,
+                    "failures": entry.num_failures,
+                    "p50_ms": entry.get_response_time_percentile(0.5),
+                    "p99_ms": entry.get_response_time_percentile(0.99),
+                }
+                for entry in sorted(pages, key=lambda entry: (entry.name, entry.method))
+            ],
             "orders": orders.num_requests,
             "order_p99_ms": orders.get_response_time_percentile(0.99),
             "repeats": self._stats.get("repeated", _ORDER).num_requests,
-            "dropped": self._dropped(),
+            "dropped": sum(error.occurrences for error in errors if error.method == _SESSION),
             "errors": [
                 {"page": f"{error.method} {error.name}", "reason": str(error.error), "count": error.occurrences}
-                for error in self._failures()
+                for error in errors
+                if error.method != _SESSION
             ],
         }
 
@@ -98,31 +111,6 @@ class Figures:
 
     def _count(self, kind: str, name: str) -> None:
         self._stats.get(name, kind).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
-
-    def _entries(self, kind: str) -> Iterator[StatsEntry]:
-        return (entry for entry in list(self._stats.entries.values()) if entry.method == kind)
-
-    def _pages(self) -> list[dict[str, Any]]:
-        entries = [entry for entry in self._stats.entries.values() if entry.method not in (_SESSION, _ORDER)]
-        return [
-            {
-                "page": f"{entry.method} {entry.name}",
-                "requests": entry.num_requests,
-                "failures": entry.num_failures,
-                "p50_ms": entry.get_response_time_percentile(0.5),
-                "p99_ms": entry.get_response_time_percentile(0.99),
-            }
-            for entry in sorted(entries, key=lambda entry: (entry.name, entry.method))
-        ]
-
-    def _total(self, kind: str) -> int:
-        return sum(entry.num_requests for entry in self._entries(kind))
-
-    def _failures(self) -> list[StatsError]:
-        return [error for error in self._stats.errors.values() if error.method != _SESSION]
-
-    def _dropped(self) -> int:
-        return sum(error.occurrences for error in self._stats.errors.values() if error.method == _SESSION)
 
 
 def _recent_percentile(entry: StatsEntry, fraction: float) -> int:
