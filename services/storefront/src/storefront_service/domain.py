@@ -70,14 +70,6 @@ class CartLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommended:
-    """The ids of recommended products, and the version of the service that recommended them ("" if unknown)."""
-
-    product_ids: tuple[str, ...] = ()
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Ad:
     """A short text that links to a page of this shop."""
 

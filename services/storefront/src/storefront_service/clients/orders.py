@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC
 
 from chassis.errors import NotFound
@@ -20,14 +19,6 @@ _REMOVAL = "empty_cart"
 _UNSETTLED = {"CHARGING", "VOIDING", "NEEDS_REFUND", "NEEDS_REVIEW", "SETTLING"}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A placed order. `repeated` is true if an earlier request with the same key had already placed the order."""
-
-    order_id: str
-    repeated: bool
-
-
 class OrdersClient:
     """Quotes, places and reads orders. Every method raises DomainError if checkout refuses the call or fails."""
 
@@ -40,14 +31,16 @@ class OrdersClient:
         """Return the receipt that the user would get for ordering the cart now."""
         return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
 
-    async def place(self, user_id: str, total: Money, form: OrderForm) -> Placed:
-        """Order the user's cart if it still costs `total`. Submitting the same form twice places only one order."""
+    async def place(self, user_id: str, total: Money, form: OrderForm) -> tuple[str, bool]:
+        """Order the user's cart if it still costs `total`. Return the order's id, and whether the form is a repeat.
+
+        A repeat, which is a form that has already placed an order, returns that order and places no other.
+        """
         request = _request_to_wire(user_id, total.currency_code, form)
         metadata = (("idempotency-key", form.key), ("expected-total", str(total)))
         call = self._checkout.PlaceOrder(request, metadata=metadata)
-        placed = (await call).order
-        trailers = {name for name, _ in await call.trailing_metadata()}
-        return Placed(placed.order_id, repeated=_REPLAYED in trailers)
+        order_id = (await call).order.order_id
+        return order_id, _REPLAYED in {name for name, _ in await call.trailing_metadata()}
 
     async def find(self, user_ids: Sequence[str], order_id: str) -> Order | None:
         """Return an order with its history, or None if none of these users has such an order."""

@@ -8,7 +8,7 @@ from chassis.errors import DomainError
 from shop import ad_pb2, recommendation_pb2
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
-from storefront_service.domain import Ad, Recommended, is_local_path
+from storefront_service.domain import Ad, is_local_path
 
 log = structlog.get_logger()
 
@@ -24,8 +24,8 @@ class SuggestionsClient:
         self._recommendations = recommendations
         self._ads = ads
 
-    async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
-        """Return up to five products that go with the given products, or none if the service fails.
+    async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> tuple[Sequence[str], str]:
+        """Return up to five products that go with the given products, and the service's version ("" if unknown).
 
         The call's metadata contains `version`, so that a mesh or gateway can route by it; "" means any version.
         """
@@ -34,13 +34,13 @@ class SuggestionsClient:
         wanted = (("shop-version", version),) if _VERSION.fullmatch(version) else ()
         call = self._recommendations.ListRecommendations(request, metadata=wanted)
         try:
-            found = tuple((await call).product_ids[:_MAX_RECOMMENDED])
+            found = (await call).product_ids[:_MAX_RECOMMENDED]
         except DomainError as error:
             log.info("page without recommendations", reason=error.reason)
-            return Recommended()
+            return (), ""
         trailers: dict[str, Any] = dict(await call.trailing_metadata())
         named = _VERSION.fullmatch(str(trailers.get("recommendation-version", "")))
-        return Recommended(found, named[0] if named else "")
+        return found, named[0] if named else ""
 
     async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
         """Return an ad for these keywords that does not link to `page`, or None if no ad fits or the service fails."""

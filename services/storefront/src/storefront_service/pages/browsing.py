@@ -52,20 +52,14 @@ class BrowsingPages(Pages):
     async def product(self, request: Request) -> Response:
         catalog = await self.catalog()
         product = found(catalog.get(request.path_params["product_id"]))
-        frame, recommended, ad = await asyncio.gather(
+        frame, (recommended, version), ad = await asyncio.gather(
             self.frame(request),
             self.recommended(request, [product.id]),
             self.clients.suggestions.ad(product.categories, page=request.url.path),
         )
-        product, *others = await self.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
+        product, *others = await self.priced([product, *catalog.known(recommended)], frame.currency)
         return self.render(
-            "product.html",
-            frame,
-            product=product,
-            recommended=others,
-            version=recommended.version,
-            ad=ad,
-            key=new_key(),
+            "product.html", frame, product=product, recommended=others, version=version, ad=ad, key=new_key()
         )
 
     async def redirect_without_slash(self, request: Request) -> Response:

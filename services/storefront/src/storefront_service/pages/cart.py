@@ -73,7 +73,7 @@ class CartPages(Pages):
 
     async def cart(self, request: Request) -> Response:
         lines, catalog = await asyncio.gather(self.cart_lines(request), self.catalog())
-        frame, recommended = await asyncio.gather(
+        frame, (recommended, version) = await asyncio.gather(
             self.frame(request, lines), self.recommended(request, [line.product_id for line in lines])
         )
         return self.render(
@@ -82,8 +82,8 @@ class CartPages(Pages):
             cache=PERSONAL,
             cart=await view_cart(self, catalog, lines, frame.currency),
             added=catalog.get(request.query_params.get("added", "")),
-            recommended=await self.priced(catalog.known(recommended.product_ids), frame.currency),
-            version=recommended.version,
+            recommended=await self.priced(catalog.known(recommended), frame.currency),
+            version=version,
         )
 
     async def add(self, request: Request) -> Response:

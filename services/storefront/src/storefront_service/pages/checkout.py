@@ -99,14 +99,14 @@ class CheckoutPages(Pages):
                 return await self._lead_to_total(request, fields)
             address = request.client.host if request.client else ""
             with self.limits.order(session.first_id, address, form.email, form.card_number) as uncount:
-                placed = await self.clients.orders.place(session.user_id, total, form)
-                if placed.repeated:
+                order_id, repeated = await self.clients.orders.place(session.user_id, total, form)
+                if repeated:
                     uncount()
         except order_form.InvalidForm as error:
             return await self._form_again(request, fields, _invalid(error.problems))
         except DomainError as error:
             return await self._after(error, request, fields)
-        return _order_page(request, placed.order_id, repeated=placed.repeated)
+        return _order_page(request, order_id, repeated=repeated)
 
     async def _renew_session(self, session: Session, key: str) -> None:
         """Move the cart to a new id, so that an attacker who planted the earlier session cookie can't see the order.

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
 from storefront_service.clients import Clients
-from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product, Recommended
+from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product
 from storefront_service.web.middleware import CURRENCY_COOKIE, read_cookie, session_of
 from storefront_service.web.templates import Templates
 
@@ -108,7 +108,7 @@ class Pages:
             log.info("page with unconverted prices", reason=error.reason)
             return list(amounts)
 
-    async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
+    async def recommended(self, request: Request, product_ids: Sequence[str]) -> tuple[Sequence[str], str]:
         """Recommend products that go with the given ones. The header `shop-version` selects the service's version."""
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
