@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from weakref import WeakValueDictionary
 
 from chassis.values.backoff import backoff_seconds
 from chassis.values.networks import network
@@ -60,7 +61,7 @@ class LoginLimiter:
     counts: FailureCounts
     per_email: int
     per_address: int
-    _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
+    _in_flight: WeakValueDictionary[bytes, BoundedSemaphore] = field(default_factory=WeakValueDictionary)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
         if device is not None:
@@ -78,7 +79,8 @@ class LoginLimiter:
         """Wait for earlier attempts, then hold the slots during the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
-                await stack.enter_async_context(self._slot(key, number))
+                attempts = self._in_flight.setdefault(key, BoundedSemaphore(number, _MAX_WAITING))
+                await stack.enter_async_context(attempts.slot())
             yield
 
     async def exceeded(self, attempt: Attempt) -> ApiError | None:
@@ -96,13 +98,3 @@ class LoginLimiter:
         wait = timedelta(seconds=backoff_seconds(count.failures - limit + 1, _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS))
         ends = min(count.last_at + wait, count.begun_at + self.counts.window)
         return ends - self.counts.clock()
-
-    @asynccontextmanager
-    async def _slot(self, key: bytes, number: int) -> AsyncIterator[None]:
-        attempts = self._in_flight.setdefault(key, BoundedSemaphore(number, _MAX_WAITING))
-        try:
-            async with attempts.slot():
-                yield
-        finally:
-            if attempts.users == 0:
-                self._in_flight.pop(key, None)
