@@ -14,7 +14,7 @@ from sqlmodel import col
 from employee_api.access import Access, Actor
 from employee_api.database import Repository
 from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp, in_month
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import Activity
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Output, Page
@@ -69,13 +69,7 @@ class Subject:
 
 
 class ActivityHandlers(Repository):
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "GET", "/api/activities", "List activities, newest first", self.list_activities, Access.MANAGEMENT
-            )
-        ]
-
+    @operation("GET", "/api/activities", "List activities, newest first", Access.MANAGEMENT)
     async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
         query = call.input
         given = query.model_dump(include=set(_FILTERS), exclude_none=True)

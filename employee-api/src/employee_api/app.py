@@ -21,6 +21,7 @@ from employee_api.http.application import create_application
 from employee_api.http.authorization import Authorizer
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
+from employee_api.http.operations import operations_of
 from employee_api.settings import EmployeeApiSettings
 from employee_api.tasks.comments import CommentHandlers
 from employee_api.tasks.search import register_functions
@@ -65,23 +66,11 @@ def build(
     registration = RegistrationHandlers(
         engine, clock, users, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
     )
-    accounts = UserHandlers(engine, clock, users, new_users, authorizer)
     exports = ExportHandlers(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
-    operations = [
-        *logins.operations(),
-        *sign_ins.operations(),
-        *passwords.operations(logins.change_own_password),
-        *registration.operations(),
-        *accounts.operations(),
-        *registration.invitation_operations(),
-        *accounts.account_operations(),
-        *sessions.operations(),
-        *tokens.operations(logins.create_token),
-        *TaskHandlers(engine, clock).operations(),
-        *CommentHandlers(engine, clock, authorizer).operations(),
-        *ActivityHandlers(engine, clock).operations(),
-        *exports.operations(),
-    ]
+    accounts = UserHandlers(engine, clock, users, new_users, authorizer), sessions, tokens
+    tasks = TaskHandlers(engine, clock), CommentHandlers(engine, clock, authorizer)
+    activities = ActivityHandlers(engine, clock)
+    operations = operations_of(logins, sign_ins, passwords, registration, *accounts, *tasks, activities, exports)
     policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
     stored = StoredResponses(engine, clock)
     return create_application(operations, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts))

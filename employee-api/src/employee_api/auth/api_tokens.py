@@ -15,7 +15,7 @@ from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
 from employee_api.auth.sessions import SessionHandlers, user_of
 from employee_api.database import Repository, transaction
-from employee_api.http.operations import Call, Handler, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
@@ -31,28 +31,6 @@ class ApiTokenHandlers(Repository):
 
     A token never grants more rights than its user's current role. Changing the password revokes the user's tokens.
     """
-
-    def operations(self, create_token: Handler) -> list[Operation]:
-        """Return the operations. `create_token` must verify the user's password, and then call `create`."""
-        own, of_user = "/api/auth/tokens", "/api/auth/users/{id}/tokens"
-        return [
-            Operation("GET", own, "List your API tokens", self.list_tokens, Access.SELF),
-            Operation(
-                "POST", own, "Create an API token for a program that acts for you", create_token, Access.SELF,
-                creates=True,
-                failures=(errors.TooManyTokens(), errors.WrongPassword(), errors.TooManyPasswords()),
-                enforced_failures=(errors.TooManyFailedLogins(),),
-            ),
-            Operation("DELETE", f"{own}/{{id}}", "Revoke one of your API tokens", self.revoke_token, Access.SELF),
-            Operation(
-                "GET", of_user, "List an employee's API tokens", self.list_tokens, Access.SUBORDINATE,
-                named="list_tokens_of_user",
-            ),
-            Operation(
-                "DELETE", f"{of_user}/{{token_id}}", "Revoke an employee's API token",
-                self.revoke_token, Access.SUBORDINATE, named="revoke_token_of_user",
-            ),
-        ]  # fmt: skip
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
         """Create and return a token. No other response contains its secret. Also delete the user's expired tokens."""
@@ -82,11 +60,21 @@ class ApiTokenHandlers(Repository):
         call.response_headers["cache-control"] = "no-store"
         return token
 
+    @operation("GET", "/api/auth/tokens", "List your API tokens", Access.SELF)
+    @operation(
+        "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens", Access.SUBORDINATE,
+        named="list_tokens_of_user",
+    )  # fmt: skip
     async def list_tokens(self, call: Call[None]) -> list[TokenOutput]:
         query = select(*TokenOutput.columns(ApiToken)).where(col(ApiToken.user_id) == await user_of(call, self))
         rows = await self.find_rows(query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id)))
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
+    @operation("DELETE", "/api/auth/tokens/{id}", "Revoke one of your API tokens", Access.SELF)
+    @operation(
+        "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token", Access.SUBORDINATE,
+        named="revoke_token_of_user",
+    )  # fmt: skip
     async def revoke_token(self, call: Call[None]) -> Deleted:
         is_own = "token_id" not in call.ids
         user_id, token_id = (call.user.id, call.id) if is_own else (call.id, call.ids["token_id"])

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from typing_extensions import override
 
 from employee_api import errors
-from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE, session_token
+from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE, Access, session_token
 from employee_api.auth.api_tokens import ApiTokenHandlers
 from employee_api.auth.login_limiter import Attempt, LoginLimiter
 from employee_api.auth.schemas import LoginInput, NewTokenOutput, TokenInput
@@ -24,7 +24,7 @@ from employee_api.failure_counts import count_key
 from employee_api.fields import MAX_EMAIL_LENGTH, MAX_PASSWORD_LENGTH, email_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import JsonBody
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.schemas import Success
 from employee_api.settings import AuthMode
 from employee_api.users.password_changes import PasswordHandlers
@@ -78,18 +78,11 @@ class LoginHandlers:
     passwords: PasswordHandlers
     tokens: ApiTokenHandlers
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "POST", "/api/auth/login", "Log in by e-mail and password", self.login, reads=LoginBody,
-                sets_cookies=True, failures=(errors.InvalidCredentials(), errors.TooManyPasswords()),
-                enforced_failures=(errors.TooManyFailedLogins(),),
-            ),
-            Operation(
-                "POST", "/api/auth/logout", "End the session, if there is one", self.logout, sets_cookies=True
-            ),
-        ]  # fmt: skip
-
+    @operation(
+        "POST", "/api/auth/login", "Log in by e-mail and password", reads=LoginBody, sets_cookies=True,
+        failures=(errors.InvalidCredentials(), errors.TooManyPasswords()),
+        enforced_failures=(errors.TooManyFailedLogins(),),
+    )  # fmt: skip
     async def login(self, call: Call[LoginInput]) -> UserOutput:
         """Verify the password. Unless `AUTH_MODE` is `off`, also create a session and remember the device."""
         if self.authorizer.mode is AuthMode.OFF:
@@ -106,16 +99,27 @@ class LoginHandlers:
         add_log_fields(verified.user.id)
         return verified.user
 
+    @operation("POST", "/api/auth/logout", "End the session, if there is one", sets_cookies=True)
     async def logout(self, call: Call[None]) -> Success:
         if self.authorizer.mode is not AuthMode.OFF and (token := session_token(call.request)):
             await self.sessions.delete(token)
             call.cookies.append(_cookie(SESSION_COOKIE, "", timedelta(0)))
         return Success()
 
+    @operation(
+        "PUT", "/api/auth/me/password", "Change your password, and end your other sessions", Access.SELF,
+        enforced_failures=(errors.TooManyFailedLogins(),),
+        failures=(errors.WeakPassword(field="new_password"), errors.WrongPassword(), errors.TooManyPasswords()),
+    )  # fmt: skip
     async def change_own_password(self, call: Call[PasswordChangeInput]) -> Success:
         await self.passwords.change(call, await self._confirm(call, "change_own_password"))
         return Success()
 
+    @operation(
+        "POST", "/api/auth/tokens", "Create an API token for a program that acts for you", Access.SELF, creates=True,
+        failures=(errors.TooManyTokens(), errors.WrongPassword(), errors.TooManyPasswords()),
+        enforced_failures=(errors.TooManyFailedLogins(),),
+    )  # fmt: skip
     async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
         account = await self._confirm(call, "create_token")
         async with shared_transaction():

@@ -10,7 +10,7 @@ from employee_api.activities import Subject, record
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
 from employee_api.errors import SessionNotFound, UserNotFound
-from employee_api.http.operations import Call, InputT, Operation
+from employee_api.http.operations import Call, InputT, operation
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
@@ -31,21 +31,6 @@ class SessionHandlers(Repository):
 
     idle: timedelta
     absolute: timedelta
-
-    def operations(self) -> list[Operation]:
-        own, of_user = "/api/auth/sessions", "/api/auth/users/{id}/sessions"
-        return [
-            Operation("GET", own, "List your sessions", self.list_sessions, Access.SELF),
-            Operation("DELETE", f"{own}/{{id}}", "End one of your sessions", self.end_session, Access.SELF),
-            Operation("DELETE", own, "End all your sessions but this one", self.end_other_sessions, Access.SELF),
-            Operation(
-                "GET", of_user, "List an employee's sessions", self.list_sessions, Access.SUBORDINATE,
-                named="list_sessions_of_user",
-            ),
-            Operation(
-                "DELETE", of_user, "End all sessions of an employee", self.end_sessions_of_user, Access.SUBORDINATE
-            ),
-        ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
         """Create a session and return its token. Only the token's hash is stored. Also delete expired sessions."""
@@ -82,6 +67,11 @@ class SessionHandlers(Repository):
             await self.execute(seen)
         return Actor(user_id, role, approved)
 
+    @operation("GET", "/api/auth/sessions", "List your sessions", Access.SELF)
+    @operation(
+        "GET", "/api/auth/users/{id}/sessions", "List an employee's sessions", Access.SUBORDINATE,
+        named="list_sessions_of_user",
+    )  # fmt: skip
     async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
         user_id, current = await user_of(call, self), hash_token(session_token(call.request))
         query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
@@ -90,6 +80,7 @@ class SessionHandlers(Repository):
             row.update(id=uuid.UUID(bytes=row["token_hash"][:_ID_BYTES]), current=row["token_hash"] == current)
         return [SessionOutput.model_validate(row) for row in rows]
 
+    @operation("DELETE", "/api/auth/sessions/{id}", "End one of your sessions", Access.SELF)
     async def end_session(self, call: Call[None]) -> Deleted:
         same_id = func.substr(col(Session.token_hash), 1, _ID_BYTES) == call.id.bytes
         ending = delete(Session).where(col(Session.user_id) == call.user.id, same_id)
@@ -101,10 +92,12 @@ class SessionHandlers(Repository):
             await record(connection, call.user, "ended_session", self.clock(), ended)
         return Deleted(id=call.id)
 
+    @operation("DELETE", "/api/auth/sessions", "End all your sessions but this one", Access.SELF)
     async def end_other_sessions(self, call: Call[None]) -> EndedSessions:
         current = hash_token(session_token(call.request))
         return await self._end(call.user.id, call.user, col(Session.token_hash) != current)
 
+    @operation("DELETE", "/api/auth/users/{id}/sessions", "End all sessions of an employee", Access.SUBORDINATE)
     async def end_sessions_of_user(self, call: Call[None]) -> EndedSessions:
         return await self._end(call.id, call.actor)
 

@@ -11,7 +11,7 @@ from employee_api.access import Access, hash_token, new_token
 from employee_api.auth.schemas import SignInOutput, SignInPage
 from employee_api.auth.sessions import user_of
 from employee_api.database import Repository, transaction
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
 
@@ -31,18 +31,6 @@ class Outcome(StrEnum):
 class SignInHandlers(Repository):
     """Lists sign-in attempts, and stores them for 90 days. Attempts with an unknown e-mail are not stored."""
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first",
-                self.list_sign_ins, Access.SELF, named="list_own_sign_ins",
-            ),
-            Operation(
-                "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
-                self.list_sign_ins, Access.SUBORDINATE,
-            ),
-        ]  # fmt: skip
-
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
@@ -56,6 +44,14 @@ class SignInHandlers(Repository):
             await connection.execute(insert(SignIn).from_select([*row, "user_id"], attempt))
             await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
 
+    @operation(
+        "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first", Access.SELF,
+        named="list_own_sign_ins",
+    )  # fmt: skip
+    @operation(
+        "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
+        Access.SUBORDINATE,
+    )  # fmt: skip
     async def list_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
         of_user = select(*SignInOutput.columns(SignIn)).where(col(SignIn.user_id) == await user_of(call, self))
         return await fetch_page(self, of_user, SignIn, call.input, SignInPage)

@@ -1,4 +1,4 @@
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,7 +17,7 @@ from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.streaming import CsvExporter
 from employee_api.fields import Month, require
 from employee_api.http.inputs import QueryParameters
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, HandlerT, operation
 from employee_api.schemas import Input
 
 
@@ -52,17 +52,18 @@ class ExportParameters(QueryParameters):
 _CSV = "text/csv; charset=utf-8"
 
 
-class ExportHandlers(CsvExporter):
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                self.export, Access.MANAGEMENT, named=f"export_{table}", reads=ExportParameters,
-                csv_example=partial(csv_example, table), failures=(TooManyExports(),),
-            )
-            for table in Table
-        ]  # fmt: skip
+def _operation(table: Table) -> Callable[[HandlerT], HandlerT]:
+    return operation(
+        "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
+        Access.MANAGEMENT, named=f"export_{table}", reads=ExportParameters,
+        csv_example=partial(csv_example, table), failures=(TooManyExports(),),
+    )  # fmt: skip
 
+
+class ExportHandlers(CsvExporter):
+    @_operation(Table.TASKS)
+    @_operation(Table.USERS)
+    @_operation(Table.ACTIVITIES)
     async def export(self, call: Call[ExportQuery]) -> Response:
         """Stream the table that the last segment of the path names, as CSV."""
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])

@@ -54,7 +54,8 @@ class CrossSitePolicy:
         """Refuse a change that a page on another origin may have requested (cross-site request forgery)."""
         if operation.method in _SAFE_METHODS:
             return
-        if self._is_foreign(headers):
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin not in self.allowed_origins and is_foreign(origin, site, headers.get("host", "")):
             authorizer.refuse(CrossSiteRequest(), operation.name)
             if self.refused_unenforced:
                 raise CrossSiteRequest
@@ -74,11 +75,6 @@ class CrossSitePolicy:
         if isinstance(operation.input, JsonBody):
             enforced += (JsonRequired(),)
         return replace(operation, failures=failures, enforced_failures=enforced)
-
-    def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page on another origin that is not allowed."""
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        return origin not in self.allowed_origins and is_foreign(origin, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):

@@ -61,8 +61,8 @@ class RequestInput:
     error_text: str | None = None
     ignores_query: bool = False
 
-    async def read(self, request: Request) -> Any:
-        """Return the validated input. Raise BadRequest if the input is invalid."""
+    async def read(self, request: Request, *, strict: bool = False) -> Any:
+        """Return the validated input. Raise BadRequest if it is invalid. `strict` says if authorization is enforced."""
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
@@ -100,7 +100,7 @@ class JsonBody(RequestInput):
     """Reads a JSON body of at most `MAX_BODY_BYTES`, whatever its content type."""
 
     @override
-    async def read(self, request: Request) -> Any:
+    async def read(self, request: Request, *, strict: bool = False) -> Any:
         self._refuse_unknown_parameters(request)
         raw = bytearray()
         async for chunk in request.stream():
@@ -130,7 +130,7 @@ class QueryParameters(RequestInput):
     """Reads the query. Unknown or repeated parameters are errors, so a mistyped filter doesn't match everything."""
 
     @override
-    async def read(self, request: Request) -> Any:
+    async def read(self, request: Request, *, strict: bool = False) -> Any:
         self._refuse_unknown_parameters(request, self.model.model_fields if self.model else ())
         names = [name for name, _ in request.query_params.multi_items()]
         if repeated := sorted({name for name in names if names.count(name) > 1}):

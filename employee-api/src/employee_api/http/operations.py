@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
@@ -25,6 +25,7 @@ from employee_api.http.problems import JSON
 
 T = TypeVar("T")
 InputT = TypeVar("InputT")
+HandlerT = TypeVar("HandlerT", bound=Callable[..., object])
 
 _MAX_USER_AGENT_LENGTH = 300
 
@@ -77,9 +78,6 @@ class Call(Generic[InputT]):
         return _joined(self.request, "if-match")
 
 
-Handler = Callable[[Call[Any]], Awaitable[Any]]
-
-
 @dataclass(frozen=True)
 class Operation:
     """An HTTP method on a path. The handler's annotations define the types of its input and output.
@@ -101,9 +99,9 @@ class Operation:
     method: str
     path: str
     summary: str
-    handler: Handler
     access: Access = Access.OPEN
     _: KW_ONLY
+    handler: Callable[[Call[Any]], Awaitable[Any]]
     named: str = ""
     reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
     creates: bool = False
@@ -180,7 +178,8 @@ class Operation:
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request, and return the handler's response. Raise one of the documented errors on failure."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
-        call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
+        input_ = await self.input.read(request, strict=authorizer.enforced)
+        call = Call(request, actor, input_, self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
             return await stored.respond_once(repeatable, lambda: self._handle(call))
         return await self._handle(call)
@@ -205,6 +204,29 @@ class Operation:
         for cookie in call.cookies:
             response.headers.append("set-cookie", cookie)
         return response
+
+
+def operation(
+    method: str, path: str, summary: str, access: Access = Access.OPEN, **fields: Any
+) -> Callable[[HandlerT], HandlerT]:
+    """Return a decorator for methods that handle an operation. `fields` are other fields of the Operation."""
+
+    def decorate(handler: HandlerT) -> HandlerT:
+        described = partial(Operation, method, path, summary, access, **fields)
+        handler.__dict__.setdefault("operations", []).insert(0, described)  # Python applies the lowest decorator first
+        return handler
+
+    return decorate
+
+
+def operations_of(*groups: object) -> list[Operation]:
+    """Return the operations that the objects' methods handle, in the order of the methods."""
+    return [
+        describe(handler=getattr(group, name))
+        for group in groups
+        for name, method in vars(type(group)).items()
+        for describe in getattr(method, "operations", ())
+    ]
 
 
 async def _disconnected(request: Request) -> None:

@@ -13,7 +13,7 @@ from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import CommentNotFound, NotTheAuthor, UnknownAuthor
 from employee_api.http.authorization import Authorizer
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import Comment
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Deleted
@@ -27,36 +27,23 @@ class CommentHandlers(Repository):
 
     authorizer: Authorizer
 
-    def operations(self) -> list[Operation]:
-        comments, comment = "/api/tasks/{id}/comments", "/api/tasks/{id}/comments/{comment_id}"
-        return [
-            Operation("GET", comments, "List the comments on a task, newest first", self.list_comments, Access.SESSION),
-            Operation(
-                "POST", comments, "Comment on a task", self.add_comment, Access.SESSION,
-                creates=True, repeatable=True, failures=(UnknownAuthor(),),
-            ),
-            Operation("GET", comment, "Get a comment", self.get_comment, Access.SESSION),
-            Operation(
-                "PATCH", comment, "Edit a comment of one's own", self.edit_comment, Access.SESSION,
-                enforced_failures=(NotTheAuthor(),),
-            ),
-            Operation(
-                "DELETE", comment, "Delete a comment: one's own, or any with a management role",
-                self.delete_comment, Access.SESSION, enforced_failures=(NotTheAuthor(),),
-            ),
-        ]  # fmt: skip
-
+    @operation("GET", "/api/tasks/{id}/comments", "List the comments on a task, newest first", Access.SESSION)
     async def list_comments(self, call: Call[PageQuery]) -> CommentPage:
         async with self.reads.connect() as connection:
             await get_task(connection, call.id)
         matching = select(*CommentOutput.columns(Comment)).where(col(Comment.task_id) == call.id)
         return await fetch_page(self, matching, Comment, call.input, CommentPage)
 
+    @operation("GET", "/api/tasks/{id}/comments/{comment_id}", "Get a comment", Access.SESSION)
     async def get_comment(self, call: Call[None]) -> CommentOutput:
         async with self.reads.connect() as connection:
             await get_task(connection, call.id)
             return await _get_comment(connection, call)
 
+    @operation(
+        "POST", "/api/tasks/{id}/comments", "Comment on a task", Access.SESSION, creates=True, repeatable=True,
+        failures=(UnknownAuthor(),),
+    )  # fmt: skip
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
         """Add a comment. Its author is the signed-in caller, or else the author that the request names."""
         task_id, now, body = call.id, self.clock(), call.input.body
@@ -75,6 +62,10 @@ class CommentHandlers(Repository):
         call.response_headers["location"] = f"/api/tasks/{task_id}/comments/{comment.id}"
         return comment
 
+    @operation(
+        "PATCH", "/api/tasks/{id}/comments/{comment_id}", "Edit a comment of one's own", Access.SESSION,
+        enforced_failures=(NotTheAuthor(),),
+    )  # fmt: skip
     async def edit_comment(self, call: Call[CommentPatch]) -> CommentOutput:
         """Replace the comment's text. If the text stays the same, record no edit."""
         await self._require_author(call, "edit_comment")
@@ -90,6 +81,10 @@ class CommentHandlers(Repository):
             await record(connection, call.actor, "comment_edited", now, edited)
         return comment.model_copy(update=values)
 
+    @operation(
+        "DELETE", "/api/tasks/{id}/comments/{comment_id}", "Delete a comment: one's own, or any with a management role",
+        Access.SESSION, enforced_failures=(NotTheAuthor(),),
+    )  # fmt: skip
     async def delete_comment(self, call: Call[None]) -> Deleted:
         if call.actor is not None and not call.actor.manages:
             await self._require_author(call, "delete_comment")

@@ -13,7 +13,7 @@ from employee_api.access import Access, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import Task, User
 from employee_api.pagination import fetch_page
 from employee_api.schemas import Deleted
@@ -28,6 +28,8 @@ from employee_api.tasks.schemas import (
     TaskQuery,
 )
 from employee_api.tasks.search import SORT_KEYS, matching_tasks
+
+_UNKNOWN_USERS = (errors.UnknownAssignee(), errors.UnknownReporter())
 
 
 async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: bool = False) -> TaskOutput:
@@ -55,39 +57,21 @@ async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: 
 
 
 class TaskHandlers(Repository):
-    def operations(self) -> list[Operation]:
-        changed, unknown_users = errors.PreconditionFailed(), (errors.UnknownAssignee(), errors.UnknownReporter())
-        return [
-            Operation("GET", "/api/tasks", "List tasks: search, filter, sort", self.list_tasks, Access.SESSION),
-            Operation(
-                "POST", "/api/tasks", "Create a task", self.add_task, Access.SESSION,
-                creates=True, tagged=True, repeatable=True, failures=unknown_users,
-            ),
-            Operation(
-                "POST", "/api/tasks/assign", "Assign several tasks: all of them or none",
-                self.assign_tasks, Access.SESSION,
-                repeatable=True, failures=(errors.SomeTasksNotFound(), errors.UnknownAssignee()),
-            ),
-            Operation("GET", "/api/tasks/{id}", "Get a task", self.get_task, Access.SESSION, tagged=True),
-            Operation(
-                "PATCH", "/api/tasks/{id}", "Change some fields of a task", self.change_task, Access.SESSION,
-                tagged=True, failures=(changed, *unknown_users),
-            ),
-            Operation(
-                "DELETE", "/api/tasks/{id}", "Delete a task and its comments", self.delete_task, Access.MANAGEMENT,
-                failures=(changed,),
-            ),
-        ]  # fmt: skip
-
+    @operation("GET", "/api/tasks", "List tasks: search, filter, sort", Access.SESSION)
     async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
         query = call.input
         key = replace(SORT_KEYS[query.sort], descending=query.order is Order.DESCENDING)
         return await fetch_page(self, matching_tasks(query), Task, query, TaskPage, key=key)
 
+    @operation("GET", "/api/tasks/{id}", "Get a task", Access.SESSION, tagged=True)
     async def get_task(self, call: Call[None]) -> TaskOutput:
         async with self.reads.connect() as connection:
             return await get_task(connection, call.id)
 
+    @operation(
+        "POST", "/api/tasks", "Create a task", Access.SESSION, creates=True, tagged=True, repeatable=True,
+        failures=_UNKNOWN_USERS,
+    )  # fmt: skip
     async def add_task(self, call: Call[TaskInput]) -> TaskOutput:
         now, values = self.clock(), call.input.model_dump()
         if "reporter_id" not in call.input.model_fields_set and call.actor is not None:
@@ -100,6 +84,10 @@ class TaskHandlers(Repository):
         call.response_headers["location"] = f"/api/tasks/{task.id}"
         return task
 
+    @operation(
+        "PATCH", "/api/tasks/{id}", "Change some fields of a task", Access.SESSION, tagged=True,
+        failures=(errors.PreconditionFailed(), *_UNKNOWN_USERS),
+    )  # fmt: skip
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
         """Change the given fields. If nothing changes, record no activity."""
         task_id, now = call.id, self.clock()
@@ -118,6 +106,10 @@ class TaskHandlers(Repository):
             await record(connection, call.actor, "updated", now, Subject("task", task_id, after.title, before, changed))
         return after
 
+    @operation(
+        "POST", "/api/tasks/assign", "Assign several tasks: all of them or none", Access.SESSION, repeatable=True,
+        failures=(errors.SomeTasksNotFound(), errors.UnknownAssignee()),
+    )  # fmt: skip
     async def assign_tasks(self, call: Call[TaskAssignment]) -> AssignmentOutput:
         now, assignment = self.clock(), call.input.model_dump(include={"assignee_id"})
         task_ids = set(call.input.task_ids)
@@ -136,6 +128,10 @@ class TaskHandlers(Repository):
             await record(connection, call.actor, "updated", now, *subjects)
         return AssignmentOutput(changed=changed_ids)
 
+    @operation(
+        "DELETE", "/api/tasks/{id}", "Delete a task and its comments", Access.MANAGEMENT,
+        failures=(errors.PreconditionFailed(),),
+    )  # fmt: skip
     async def delete_task(self, call: Call[None]) -> Deleted:
         task_id, now = call.id, self.clock()
         async with transaction(self.engine) as connection:

@@ -1,7 +1,6 @@
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import delete, or_, select, update
@@ -16,7 +15,7 @@ from employee_api.fields import email_key
 from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import require_match
 from employee_api.http.inputs import ANY_QUERY
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.links import end_access
@@ -35,48 +34,15 @@ class UserHandlers(Repository):
     new_users: NewUserPreparer
     authorizer: Authorizer
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation("GET", "/api/auth/users", "List all employees", self.list_users, Access.SESSION, reads=ANY_QUERY),
-            Operation(
-                "POST", "/api/auth/users", "Add an employee", self.add_user, Access.MANAGEMENT,
-                reads=partial(NewUserBody, strict=self.authorizer.enforced), creates=True, repeatable=True,
-                failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
-                enforced_failures=(errors.HigherRoleRequired(),),
-            ),
-            Operation(
-                "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks",
-                self.delete_user, Access.SUBORDINATE, reads=ANY_QUERY, enforced_failures=(errors.LastManagementUser(),),
-            ),
-        ]  # fmt: skip
-
-    def account_operations(self) -> list[Operation]:
-        me, account, changed = "/api/auth/me", "/api/auth/users/{id}", errors.PreconditionFailed()
-        return [
-            Operation("GET", me, "Get your own account", self.get_me, Access.SELF, tagged=True),
-            Operation(
-                "PATCH", me, "Change your own name", self.change_me, Access.SELF, tagged=True, failures=(changed,)
-            ),
-            Operation("GET", account, "Get an employee's account", self.get_user, Access.SESSION, tagged=True),
-            Operation(
-                "PATCH", account, "Change an employee's name, e-mail, role or department",
-                self.change_user, Access.SUBORDINATE, tagged=True,
-                failures=(changed, errors.EmailTaken(), errors.LastManagementUser("given another role")),
-            ),
-            Operation(
-                "POST", f"{account}/deactivate", "End an employee's access, without deleting them",
-                self.deactivate_user, Access.SUBORDINATE, tagged=True,
-                failures=(errors.LastManagementUser("deactivated"),),
-            ),
-            Operation(
-                "POST", f"{account}/reactivate", "Let a deactivated employee log in again",
-                self.reactivate_user, Access.SUBORDINATE, tagged=True,
-            ),
-        ]  # fmt: skip
-
+    @operation("GET", "/api/auth/users", "List all employees", Access.SESSION, reads=ANY_QUERY)
     async def list_users(self, call: Call[None]) -> list[UserOutput]:
         return [self._visible(user, call.actor) for user in await self.users.list_all()]
 
+    @operation(
+        "POST", "/api/auth/users", "Add an employee", Access.MANAGEMENT, reads=NewUserBody, creates=True,
+        repeatable=True, failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
+        enforced_failures=(errors.HigherRoleRequired(),),
+    )  # fmt: skip
     async def add_user(self, call: Call[UserInput]) -> UserOutput:
         self.authorizer.require_higher(call.actor, call.input.role or DEFAULT_ROLE, "add_user")
         new = await call.while_connected(self.new_users.prepare(call.input))
@@ -84,6 +50,10 @@ class UserHandlers(Repository):
         call.response_headers["location"] = f"/api/auth/users/{user.id}"
         return user
 
+    @operation(
+        "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks", Access.SUBORDINATE,
+        reads=ANY_QUERY, enforced_failures=(errors.LastManagementUser(),),
+    )  # fmt: skip
     async def delete_user(self, call: Call[None]) -> Deleted:
         """Delete a user. Their tasks become unassigned; their comments and activities remain, without the user's id."""
         user_id, actor, now = call.id, call.actor, self.clock()
@@ -99,24 +69,43 @@ class UserHandlers(Repository):
             await record(connection, remaining_actor, "deleted", now, deleted)
         return Deleted(id=user_id)
 
+    @operation("GET", "/api/auth/users/{id}", "Get an employee's account", Access.SESSION, tagged=True)
     async def get_user(self, call: Call[None]) -> AccountOutput:
         return self._visible(await self._get(call.id, errors.UserNotFound), call.actor)
 
+    @operation("GET", "/api/auth/me", "Get your own account", Access.SELF, tagged=True)
     async def get_me(self, call: Call[None]) -> AccountOutput:
         # The user may have been deleted since the session was read.
         return await self._get(call.user.id, errors.AuthenticationRequired)
 
+    @operation(
+        "PATCH", "/api/auth/users/{id}", "Change an employee's name, e-mail, role or department", Access.SUBORDINATE,
+        tagged=True,
+        failures=(errors.PreconditionFailed(), errors.EmailTaken(), errors.LastManagementUser("given another role")),
+    )  # fmt: skip
     async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
         self.authorizer.require_higher(call.actor, call.input.model_dump(exclude_unset=True).get("role"), "change_user")
         return await self._update(call.id, call, call.actor)
 
+    @operation(
+        "PATCH", "/api/auth/me", "Change your own name", Access.SELF, tagged=True,
+        failures=(errors.PreconditionFailed(),),
+    )  # fmt: skip
     async def change_me(self, call: Call[OwnAccountPatch]) -> AccountOutput:
         return await self._update(call.user.id, call, call.user)
 
+    @operation(
+        "POST", "/api/auth/users/{id}/deactivate", "End an employee's access, without deleting them",
+        Access.SUBORDINATE, tagged=True, failures=(errors.LastManagementUser("deactivated"),),
+    )  # fmt: skip
     async def deactivate_user(self, call: Call[None]) -> AccountOutput:
         """End the user's sessions and API tokens, and refuse new ones until the user is reactivated."""
         return await self._end_access(call, "deactivated", self.clock(), ends_management="deactivated")
 
+    @operation(
+        "POST", "/api/auth/users/{id}/reactivate", "Let a deactivated employee log in again", Access.SUBORDINATE,
+        tagged=True,
+    )  # fmt: skip
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
         # End access again, because a login that ran during the deactivation may have created a session.
         return await self._end_access(call, "reactivated", None)

@@ -9,7 +9,7 @@ from employee_api.access import DEVICE_COOKIE, Access, hash_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.authorization import Authorizer
-from employee_api.http.operations import Call, Handler, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
 from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
@@ -30,25 +30,6 @@ class PasswordHandlers(Repository):
     new_users: NewUserPreparer
     authorizer: Authorizer
 
-    def operations(self, change_own_password: Handler) -> list[Operation]:
-        """Return the operations. `change_own_password` must verify the current password, and then call `change`."""
-        return [
-            Operation(
-                "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
-                change_own_password, Access.SELF, enforced_failures=(errors.TooManyFailedLogins(),),
-                failures=(errors.WeakPassword(field="new_password"), errors.WrongPassword(), errors.TooManyPasswords()),
-            ),
-            Operation(
-                "POST", "/api/auth/users/{id}/password-reset",
-                "Let an employee set a new password once, within 24 hours",
-                self.allow_password_reset, Access.SUBORDINATE,
-            ),
-            Operation(
-                "POST", "/api/auth/password-reset", "Set a new password with the token of a reset", self.reset_password,
-                failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
-            ),
-        ]  # fmt: skip
-
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
         """Change the password, and end all access but this session. Raise WrongPassword if it changed meanwhile."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
@@ -63,6 +44,10 @@ class PasswordHandlers(Repository):
             subject = Subject("user", user.id, user.name)
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
+    @operation(
+        "POST", "/api/auth/users/{id}/password-reset", "Let an employee set a new password once, within 24 hours",
+        Access.SUBORDINATE,
+    )  # fmt: skip
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
         """Create a link that lets the user set a password, and delete earlier links for this user."""
         user_id, now = call.id, self.clock()
@@ -77,6 +62,10 @@ class PasswordHandlers(Repository):
             await record(connection, call.actor, "allowed_password_reset", now, Subject("user", user.id, user.name))
         return CreatedPasswordReset(user_id=user_id, token=token, expires_at=link.expires_at)
 
+    @operation(
+        "POST", "/api/auth/password-reset", "Set a new password with the token of a reset",
+        failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
+    )  # fmt: skip
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
         """Set the password of the link's user, and end all their access."""
         token = call.input.token

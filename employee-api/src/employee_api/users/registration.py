@@ -1,12 +1,12 @@
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, select
 from sqlmodel import col
+from starlette.requests import Request
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
@@ -20,7 +20,7 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.fields import MAX_PASSWORD_LENGTH, email_key, normalize_password
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import NOT_ALLOWED, JsonBody
-from employee_api.http.operations import Call, Operation
+from employee_api.http.operations import Call, operation
 from employee_api.models import SingleUseLink
 from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
@@ -47,6 +47,10 @@ class NewUserBody(JsonBody):
     error_text: str | None = "Name, email and password required"
     ignores_query: bool = True
     strict: bool = False
+
+    @override
+    async def read(self, request: Request, *, strict: bool = False) -> Any:
+        return await super(NewUserBody, replace(self, strict=strict)).read(request)
 
     @override
     def is_named(self, violation: FieldViolation) -> bool:
@@ -103,36 +107,14 @@ class RegistrationHandlers(Repository):
     mode: RegistrationMode | None
     per_address: int
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "POST", "/api/auth/register", "Register as an employee", self.register,
-                reads=partial(NewUserBody, strict=self.authorizer.enforced), creates=True, repeatable=True,
-                failures=(
-                    errors.WeakPassword(), errors.RegistrationClosed(), errors.InvitationRequired(),
-                    errors.InvalidInvitation(), errors.EmailTaken(), errors.TooManyPasswords(),
-                ),
-                enforced_failures=(errors.TooManyRegistrations(),),
-            ),
-        ]  # fmt: skip
-
-    def invitation_operations(self) -> list[Operation]:
-        return [
-            Operation(
-                "POST", "/api/auth/invitations", "Invite someone to register with a role",
-                self.create_invitation, Access.MANAGEMENT, creates=True,
-                failures=(errors.RegistrationClosed(),), enforced_failures=(errors.HigherRoleRequired(),),
-            ),
-            Operation(
-                "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
-                self.list_invitations, Access.MANAGEMENT,
-            ),
-            Operation(
-                "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
-                self.delete_invitation, Access.MANAGEMENT, enforced_failures=(errors.HigherRoleRequired(),),
-            ),
-        ]  # fmt: skip
-
+    @operation(
+        "POST", "/api/auth/register", "Register as an employee", reads=NewUserBody, creates=True, repeatable=True,
+        failures=(
+            errors.WeakPassword(), errors.RegistrationClosed(), errors.InvitationRequired(),
+            errors.InvalidInvitation(), errors.EmailTaken(), errors.TooManyPasswords(),
+        ),
+        enforced_failures=(errors.TooManyRegistrations(),),
+    )  # fmt: skip
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
         """Create a user. An invitation sets their role; without an invitation, they may have to await approval."""
         invitation = call.input.invite or None
@@ -157,6 +139,10 @@ class RegistrationHandlers(Repository):
             invited = replace(new, role=link.role, dept=link.dept or new.dept)
             return await self.users.add_within(connection, invited, actor, invitation_id=link.id)
 
+    @operation(
+        "POST", "/api/auth/invitations", "Invite someone to register with a role", Access.MANAGEMENT, creates=True,
+        failures=(errors.RegistrationClosed(),), enforced_failures=(errors.HigherRoleRequired(),),
+    )  # fmt: skip
     async def create_invitation(self, call: Call[InvitationInput]) -> CreatedInvitation:
         self.authorizer.require_higher(call.actor, call.input.role, "create_invitation")
         await self._check_open("create_invitation")
@@ -169,12 +155,19 @@ class RegistrationHandlers(Repository):
             await record(connection, call.actor, "created", now, invited)
         return CreatedInvitation.model_validate(link.model_dump() | {"token": token})
 
+    @operation(
+        "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first", Access.MANAGEMENT
+    )
     async def list_invitations(self, _call: Call[None]) -> list[InvitationOutput]:
         unexpired = (_INVITATIONS, col(SingleUseLink.expires_at) > self.clock())
         query = select(*InvitationOutput.columns(SingleUseLink)).where(*unexpired)
         newest_first = query.order_by(col(SingleUseLink.created_at).desc(), col(SingleUseLink.id).desc())
         return [InvitationOutput.model_validate(row) for row in await self.find_rows(newest_first)]
 
+    @operation(
+        "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation", Access.MANAGEMENT,
+        enforced_failures=(errors.HigherRoleRequired(),),
+    )  # fmt: skip
     async def delete_invitation(self, call: Call[None]) -> Deleted:
         unused = (_INVITATIONS, col(SingleUseLink.id) == call.id, col(SingleUseLink.used_at).is_(None))
         deletion = delete(SingleUseLink).where(*unused).returning(col(SingleUseLink.role), col(SingleUseLink.dept))
