@@ -92,7 +92,7 @@ async def test_a_connection_has_a_hundred_calls_at_most(port: Port) -> None:
 
 
 async def test_a_request_is_larger_on_the_internal_port_alone(port: Port) -> None:
-    sizes = {60 * 1024: ["OK", "OK"], 70 * 1024: ["RESOURCE_EXHAUSTED", "OK"], 5_000_000: ["RESOURCE_EXHAUSTED"] * 2}
+    sizes = {60 * 1024: ["OK", "OK"], 64 * 1024: ["RESOURCE_EXHAUSTED", "OK"], 5_000_000: ["RESOURCE_EXHAUSTED"] * 2}
     for size, expected in sizes.items():
         request = cart_pb2.GetCartRequest(user_id="u" * size).SerializeToString()
         assert [await status(number, request) for number in (port.number, port.internal)] == expected

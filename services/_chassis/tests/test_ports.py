@@ -198,11 +198,6 @@ async def test_of_a_call_whose_method_name_is_not_utf_8_no_other_call_learns(cap
     assert "secret" not in caplog.text
 
 
-async def test_a_service_without_internal_services_has_no_internal_port() -> None:
-    async with connected(internal=[]) as (service, _, _):
-        assert service.internal_port is None
-
-
 async def test_an_internal_port_in_use_fails_the_start_with_its_setting() -> None:
     async with connected() as (service, _, _):
         with pytest.raises(OSError, match=f"INTERNAL_PORT: can't listen on 127.0.0.1:{service.internal_port}"):

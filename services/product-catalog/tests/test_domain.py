@@ -53,11 +53,6 @@ def test_an_unknown_id_is_not_found_and_a_malformed_one_rejected() -> None:
             CATALOG.find(malformed)
 
 
-def test_products_of_equal_rank_are_in_the_order_of_the_catalog() -> None:
-    assert Catalog([KETTLE, MUG]).search("kitchen") == [KETTLE, MUG]
-    assert Catalog([MUG, KETTLE]).search("kitchen") == [MUG, KETTLE]
-
-
 @pytest.mark.parametrize(
     ("name", "query"),
     [

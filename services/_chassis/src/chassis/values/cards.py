@@ -15,7 +15,7 @@ _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
 # Ignore UUIDs and trace ids, because their random digits may look like a card number. Nearly all contain a letter.
 _UUID = re.compile(
-    r"(?<![0-9a-z])((?=[0-9-]*[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
+    r"(?<![0-9a-z])((?=[0-9-]{0,35}[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
 )
 _ISSUED = re.compile(
     r"4[0-24-8][0-9]{11}|4(?:[0-9]{3}){5,6}"  # Visa, but not 13-digit Austrian (+43) or German (+49) phone numbers

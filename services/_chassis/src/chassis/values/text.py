@@ -6,11 +6,13 @@ from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument
 from chassis.values.cards import has_card_number, refuse_card_number
-from chassis.values.fields import CONTROL, has_control
+from chassis.values.fields import CONTROL, has_control, limit_count, limit_text
 
 # Only these fields may contain line breaks (LF, or CRLF as browsers send) and tabs.
 _FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
 _CARD_FIELD = "credit_card_number"
+# Larger fields would block the event loop. On public ports, whole requests have at most 64 KiB.
+_MAX_LENGTH, _MAX_ENTRIES, _MAX_LINES = 64 * 1024, 50_000, 200_000
 _CONTROL_BUT_TAB_AND_LINE_BREAK = re.compile(rf"\r(?!\n)|[{CONTROL}]")
 
 
@@ -18,8 +20,10 @@ def check_text(message: Message) -> None:
     """Raise InvalidArgument with the field's path if a string has a control character, or an unexpected card number."""
     # `str` escapes ASCII control characters. Searching its result is five times as fast as visiting every field.
     text = str(message)
-    has_control_character = not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_BREAK.search(text)
-    if "\\" in text or has_control_character or has_card_number(text):
+    lines = text.splitlines() if len(text) > _MAX_LENGTH else []
+    is_large = len(lines) > _MAX_LINES or max(map(len, lines), default=0) > _MAX_LENGTH
+    is_suspect = is_large or "\\" in text or (not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_BREAK.search(text))
+    if is_suspect or has_card_number(text):
         _check_fields(message, "")
 
 
@@ -27,11 +31,14 @@ def _check_fields(message: Message, prefix: str) -> None:
     for field, value in message.ListFields():
         is_free = field.name in _FREE_TEXT_FIELDS
         has_forbidden: Callable[[str], object] = _CONTROL_BUT_TAB_AND_LINE_BREAK.search if is_free else has_control
+        if field.is_repeated:
+            limit_count(value, prefix + field.name, max_count=_MAX_ENTRIES)
         for index, element in enumerate(value if field.is_repeated else [value]):
             path = f"{prefix}{field.name}[{index}]" if field.is_repeated else prefix + field.name
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 _check_fields(element, f"{path}.")
             elif field.type == FieldDescriptor.TYPE_STRING:
+                limit_text(element, path, max_length=_MAX_LENGTH)
                 if has_forbidden(element):
                     raise InvalidArgument.field(path, "must not contain control characters")
                 if field.name != _CARD_FIELD:
