@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from chassis.settings import FilePath, HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load, secret_url
+from chassis.settings import HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load, secret_url
 from chassis.sql.settings import DatabaseUrl, load_database_url
 
 SECRET = "a-secret-that-must-not-leak"
@@ -24,7 +24,6 @@ class Example(Settings):
     enabled: bool = False
     colour: Colour | None = None
     level: Literal["low", "high"] = "low"
-    file: FilePath | None = None
     folder: Path = Path("here")
     token: SecretStr | None = None
 
@@ -77,7 +76,7 @@ def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.
     ("name", "value"),
     [
         ("PORT", "-1"), ("PORT", "http"), ("PORT", "1.5"), ("RATIO", "1.1"), ("RATIO", "null"), ("SECONDS", "nan"),
-        ("ENABLED", "maybe"), ("COLOUR", "green"), ("FILE", "/missing"), ("LOG_LEVEL", "loud"),
+        ("ENABLED", "maybe"), ("COLOUR", "green"), ("SSL_CERT_FILE", "/missing"), ("LOG_LEVEL", "loud"),
     ],
 )  # fmt: skip
 def test_an_invalid_value_is_named_without_being_quoted(

@@ -88,6 +88,7 @@ class Settings:
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
+    ssl_cert_file: FilePath | None = None  # only checked here: TLS libraries read the variable themselves
     # Who balances calls across pods and retries failed calls: our own clients or a service mesh.
     balancing: Balancing = "clients"
     # The folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and as a client. If unset, TLS is off.

@@ -36,7 +36,7 @@ class RatesFeed(RatesSource):
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 fetched = parse_rates(await self._fetch())
-        except (httpx2.HTTPError, TimeoutError, ValueError) as error:
+        except (httpx2.HTTPError, OSError, ValueError) as error:
             # Log only the error's type, because its text may quote the URL, which may contain an API key.
             log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
         else:
