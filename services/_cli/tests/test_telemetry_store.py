@@ -91,10 +91,10 @@ def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None
     assert described == ("checkout", 100, 2, True, "o-1")
 
 
-def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> None:
+def test_a_tree_has_parents_before_children_siblings_by_their_start_and_roots_without_a_parent() -> None:
     spans = [
         span(span_id=span_id, parent_id=parent_id, milliseconds=milliseconds)
-        for span_id, parent_id, milliseconds in (("1", "", 9), ("3", "1", 5), ("2", "1", 7), ("4", "2", 6))
+        for span_id, parent_id, milliseconds in (("1", "missing", 9), ("3", "1", 5), ("2", "1", 7), ("4", "2", 6))
     ]
     assert [(depth, found.span_id) for depth, found in tree_order(spans)] == [(0, "1"), (1, "2"), (2, "4"), (1, "3")]
 

@@ -38,20 +38,6 @@ def test_statements_and_waits_are_counted_apart_and_long_names_leave_the_column_
     assert len({line.index(" ms") for line in lines[1:]}) == 1
 
 
-def test_a_client_span_without_a_server_span_is_shown() -> None:
-    lines = rendered(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"))
-    assert len(lines) == 3
-
-
-def test_a_span_whose_parent_is_missing_is_shown_at_the_top_level() -> None:
-    assert "s2 B" in rendered(span("B", "2", parent_id="1"))[1]
-
-
-def test_branches_are_ordered_by_their_start() -> None:
-    lines = rendered(span("A", "1"), span("late", "3", parent_id="1"), span("early", "2", parent_id="1"))
-    assert ["early" in lines[2], "late" in lines[3]] == [True, True]
-
-
 def test_on_a_narrow_terminal_long_methods_are_shown_without_their_service() -> None:
     nested = span("shop.ProductCatalogService/GetProduct", "2", parent_id="1")
     lines = rendered(span("shop.A/Do", "1"), nested, width=40)

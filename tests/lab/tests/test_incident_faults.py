@@ -188,6 +188,7 @@ async def test_a_fault_is_started_and_stopped_on_the_page_of_the_catalogue(shop:
         stop = tab.page.get_by_role("button", name=f"Stop {find('ad-slow').title}")
         await expect(stop).to_be_visible(timeout=MINUTES)
         assert len(shop.injected()) == 1
+        assert await tab.page.get_by_role("link", name="Storefront").count() == 1
         await expect(tab.page.get_by_text("ad, which calls nothing")).to_be_visible()  # the details stay open
         assert await faults_of_appearance(tab.page, "faults") == []
         await stop.click()

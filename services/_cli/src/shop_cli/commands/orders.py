@@ -124,7 +124,7 @@ def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
     if as_json:
         print_json(order)
         return
-    notes = [f"charge :{order.attempt}", f"epoch {order.epoch}", *([order.reason] if order.reason else [])]
+    notes = [f"charge key ...:{order.attempt}", f"epoch {order.epoch}", *([order.reason] if order.reason else [])]
     waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
     state = f"{state_name(orders_pb2.OrderState, order.state):<12}"
     text = f"{order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"
@@ -140,7 +140,7 @@ _COLUMNS: Columns[orders_pb2.Order] = {
     "State": _shown_state,
     "User": lambda order: order.user_id,
     "Total ": lambda order: amount(order.total),
-    "Charge ": lambda order: f":{order.attempt}",
+    "Charge key ": lambda order: f"...:{order.attempt}",
     "Failures ": lambda order: str(order.failures or ""),
     "Created": lambda order: format_time(order.created_at),
     "Reason": lambda order: order.reason,
@@ -159,7 +159,7 @@ _EVENT_COLUMNS: Columns[orders_pb2.OrderEvent] = {
     "At": lambda event: format_time(event.at),
     "Step": lambda event: event.step,
     "State": lambda event: state_name(orders_pb2.OrderState, event.state),
-    "Charge ": lambda event: f":{event.attempt}",
+    "Charge key ": lambda event: f"...:{event.attempt}",
     "Epoch ": lambda event: str(event.epoch),
     "Detail": lambda event: event.detail,
 }

@@ -85,7 +85,8 @@ def _summary(found: Comparison) -> str:
     mails = "" if found.mails_are_read else "; e-mails were not compared"
     orders = f"{counted(found.orders, 'order')} ({found.declined} not charged, {found.in_progress} in progress)"
     compared = f"{orders}, {counted(found.charges, 'charge')} and {counted(found.shipments, 'shipment')} compared"
-    return f"{compared}, {counted(len(found.mismatches), 'mismatch', 'mismatches')}{mails}"
+    none = "" if found.orders else "; there were no orders to compare"
+    return f"{compared}, {counted(len(found.mismatches), 'mismatch', 'mismatches')}{mails}{none}"
 
 
 def _failure(error: DomainError) -> str:

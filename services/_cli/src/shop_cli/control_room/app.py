@@ -20,7 +20,7 @@ _CONFLICT = 409
 
 
 def create_app(room: ControlRoom) -> Starlette:
-    templates = pages.templates(room.sections)
+    templates = pages.templates(room.sections, room.run.url("storefront"))
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DomainError)  # noqa: S101 - this handler is registered only for DomainError

@@ -37,7 +37,7 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
     ]
 
 
-def templates(sections: Mapping[str, Section]) -> Environment:
+def templates(sections: Mapping[str, Section], storefront: str | None = None) -> Environment:
     environment = Environment(
         loader=PackageLoader("shop_cli.control_room"),
         autoescape=True,
@@ -47,7 +47,7 @@ def templates(sections: Mapping[str, Section]) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"clock": _clock, "sparkline": sparkline}
-    environment.globals["sections"] = sections
+    environment.globals |= {"sections": sections, "storefront": storefront}
     return environment
 
 
