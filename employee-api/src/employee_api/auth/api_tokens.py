@@ -33,7 +33,7 @@ class ApiTokenHandlers(Repository):
     """
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create and return a token. No other response contains its secret. Also delete the user's expired tokens."""
+        """Create a token once the password is verified. Only this response has its secret. Delete expired tokens."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
