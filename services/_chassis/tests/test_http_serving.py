@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -150,6 +151,17 @@ async def test_durations_are_recorded_by_method_route_and_status() -> None:
         ("/bug", "500", "RuntimeError"): 1,
         ("/down", "503", "503"): 1,
     }
+
+
+async def test_a_stream_of_events_takes_until_its_first_event(recorded: Recorded) -> None:
+    async def stream(_request: Request) -> Response:
+        async def events() -> AsyncIterator[str]:
+            yield f"{time.time_ns()}"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    response = await fetch(service(recorded.telemetry), "/", app=Starlette(routes=[Route("/", stream)]))
+    assert (recorded.spans()[0].end_time or 0) <= int(response.text)
 
 
 async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -> None:

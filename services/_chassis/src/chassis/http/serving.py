@@ -112,7 +112,10 @@ class ObservedApplication:
                     raise
             finally:
                 status = CLIENT_CLOSED_REQUEST if exchange.client_left else exchange.status
-                self._record(scope, span, status, error_type, time.perf_counter() - started)
+                # How long an event stream stays open says nothing about how fast the service is.
+                ended = exchange.event_stream_started or time.perf_counter()
+                self._record(scope, span, status, error_type, ended - started)
+                span.end(time.time_ns() - int((time.perf_counter() - ended) * 1e9))
 
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
@@ -156,7 +159,6 @@ class ObservedApplication:
             attributes[semconv.ERROR_TYPE] = error_type
             span.set_status(StatusCode.ERROR)
         span.set_attributes(attributes)
-        span.end()
         self._durations.record(seconds, tuple(attributes.items()), span)
 
 
@@ -167,6 +169,7 @@ class _Exchange:
     _send: Send
     _request_id: str
     status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends no response
+    event_stream_started: float | None = None
     complete: bool = False
     client_left: bool = False
 
@@ -179,7 +182,10 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
+            headers = MutableHeaders(scope=message)
+            headers[_REQUEST_ID_HEADER] = self._request_id
+            if headers.get("content-type", "").startswith("text/event-stream"):
+                self.event_stream_started = time.perf_counter()
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if is_last:  # check now, because the server silently drops messages to a disconnected client
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
