@@ -13,8 +13,6 @@ from chassis.rpc.wire import money_to_wire
 from chassis.values.money import Money
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
-from shop.email_pb2 import SendOrderConfirmationRequest
-from shop.email_pb2_grpc import EmailServiceStub
 from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import ChargeRequest
 from shop.payment_pb2_grpc import PaymentServiceStub
@@ -73,13 +71,6 @@ async def refund(shop: RunningShop, order: OrderResult) -> None:
 
 async def is_mailed(shop: RunningShop, order: OrderResult) -> bool:
     return order.order_id not in await kinds_by_order(shop, grace_minutes=0)
-
-
-async def mail_another(shop: RunningShop, order: OrderResult) -> None:
-    """Replace the confirmation of an order by one to another recipient."""
-    await lose_mail(shop, order)
-    request = SendOrderConfirmationRequest(email="another@example.com", order=order)
-    await EmailServiceStub(shop.channels["email"]).SendOrderConfirmation(request)
 
 
 async def ship_again(shop: RunningShop, order: OrderResult) -> None:
@@ -143,7 +134,6 @@ CHANGES = {
         *((column, f"{column} + 1", "AMOUNT_DIFFERS") for column in ("units", "nanos")),
         ("currency_code", "'XTS'", "AMOUNT_DIFFERS"),
         *(("state", f"'{state}'", "SHIPPED_NOT_CHARGED") for state in ("VOIDED", "DECLINED")),
-        ("charge_key", "'lost'", "SHIPPED_NOT_CHARGED"),
         ("charge_key", "replace(charge_key, ':1', ':3')", "ATTEMPT_DIFFERS"),
         *((column, "'x'", "CHARGE_DIFFERS") for column in ("transaction_id", "purchase_id", "request_fingerprint")),
         *((column, "NULL", "UNREADABLE") for column in ("units", "nanos")),
@@ -156,14 +146,12 @@ CHANGES = {
             for part in ("address.city", "address.country", "address.zip_code", "items[0].product_id")
         ),
         ("tracking_id", "'x'", "PARCEL_DIFFERS"),
-        ("shipment_key", "'lost'", "CHARGED_NOT_SHIPPED"),
         ("shipment_key", "shipment_key || ':2'", "ATTEMPT_DIFFERS"),
         ("parcel", "substr(parcel, 1, 40)", "UNREADABLE"),
         ("parcel", "'{}'", "UNREADABLE"),
     ],
     ("email", "letters", "letter_id = ?"): [
         *(("state", f"'{state}'", "NOT_MAILED") for state in ("REFUSED", "IN_DOUBT")),
-        ("letter_id", "'lost'", "NOT_MAILED"),
         ("recipient", "'eve@example.com'", "MAIL_DIFFERS"),
         ("message", "CAST('Hello' AS BLOB)", "MAIL_DIFFERS"),
         ("digests", "zeroblob(16)", "MAIL_DIFFERS"),
@@ -176,7 +164,6 @@ CASES: dict[str, tuple[Disturbance, set[str]]] = {
     "shipped twice": (ship_again, {"SHIPPED_TWICE", "PARCEL_DIFFERS"}),
     "shipment lost": (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
     "charge lost": (change("payment", "DELETE FROM charges WHERE charge_key = ? || ':1'"), {"SHIPPED_NOT_CHARGED"}),
-    "mail to another": (mail_another, {"MAIL_DIFFERS"}),
     "refunded": (refund, set()),
     "mail lost": (lose_mail, {"NOT_MAILED"}),
     "order lost": (change("checkout", "DELETE FROM orders WHERE order_id = ?"), {"UNKNOWN_ORDER"}),
@@ -229,7 +216,7 @@ async def test_records_that_disagree_are_found_and_listed_without_addresses(shop
     for case, kind, detail in (
         ("mail lost", "NOT_MAILED", ""),
         ("shipments.parcel = json_set(parcel, '$.address.city', '9')", "PARCEL_DIFFERS", "address of"),
-        ("mail to another", "MAIL_DIFFERS", "recipient"),
+        ("letters.recipient = 'eve@example.com'", "MAIL_DIFFERS", "recipient"),
     ):
         line = rf"^{kind} +{orders[case].order_id} +DONE +20\d\d-.* {detail}"
         assert re.search(line, output, re.MULTILINE)

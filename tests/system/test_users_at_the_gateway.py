@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -92,20 +91,12 @@ def bootstrap(port: int, shop: RunningShop) -> dict[str, Any]:
     return found
 
 
-def require_envoy() -> Path:
-    """Return the path of Envoy. Skip the test where it does not run."""
-    path = Path(sys.executable).with_name("envoy")
-    try:
-        subprocess.run([path, "--version"], capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"Envoy does not run here: {getattr(error, 'stderr', b'').decode() or error}")
-    return path
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def address(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """Envoy in front of the shop, which it reaches with the operator's certificate."""
-    path, folder = require_envoy(), tmp_path_factory.mktemp("envoy")
+    path, folder = Path(sys.executable).with_name("envoy"), tmp_path_factory.mktemp("envoy")
+    if not path.exists():
+        pytest.skip("Envoy is not installed")
     file, log = folder / "envoy.json", folder / "envoy.log"
     with reserved(1) as (port,), log.open("wb") as errors:
         file.write_text(json.dumps(bootstrap(port, shop)))

@@ -49,14 +49,6 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
         assert await ledger.find("voided") == replace(voided, state=State.VOIDED)
 
 
-async def test_only_a_charge_is_voided(ledger: SqlLedger) -> None:
-    voided, fenced = replace(CHARGE, state=State.VOIDED), Entry("fenced", State.FENCED)
-    await ledger.record(CHARGE)
-    await ledger.record(fenced)
-    assert [await ledger.void(key) for key in ("key", "key", "fenced", "unknown")] == [voided, voided, fenced, None]
-    assert await ledger.find("key") == voided
-
-
 async def test_a_purchase_has_one_captured_charge(ledger: SqlLedger) -> None:
     first, second, declined = (
         Entry(key, State.CHARGED, replace(PAYMENT, purchase_id="cart")) for key in ("first", "second", "declined")
