@@ -17,7 +17,7 @@ COMMANDS = sorted(set(re.findall(r"`(make [a-z-]+)`", RECIPE)) - {"make sync", "
 # Everything that lists services, and what runs each of them.
 TESTS = [
     "services/stock/tests",
-    *(f"tests/repository/test_{name}.py" for name in ("docs", "layout", "settings")),
+    *(f"tests/repository/test_{name}.py" for name in ("docs", "layout")),
     "tests/chart/test_delivery_files.py",
     "tests/system/test_fuzz.py",
 ]
@@ -99,3 +99,19 @@ def test_the_new_service_passes_the_linters(copy: Copy) -> None:
     copy.run("buf", "format", "--diff", "--exit-code", "protos")
     copy.run("python", "tests/repository/import_contracts.py")
     copy.run("python", "-m", "mypy", "services/stock/src", "services/stock/tests")
+
+
+@pytest.mark.parametrize(
+    ("python", "missing"), [("python3", "install python3-venv"), ("no-python", "install no-python no-python-venv")]
+)
+def test_set_up_without_python_or_its_venv_names_the_packages(tmp_path: Path, python: str, missing: str) -> None:
+    # As in Debian, where a Python without the package python3-venv has no ensurepip.
+    (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError")
+    ran = subprocess.run(
+        ["make", f"VENV={tmp_path}/.venv", f"{tmp_path}/.venv/bin/uv", f"PYTHON={python}"],
+        cwd=ROOT, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    line, *rest = ran.stderr.splitlines()
+    assert missing in line
+    assert [line for line in rest if not line.startswith("make: ***")] == []
