@@ -127,5 +127,8 @@ def problem(name: str, operation: dict[str, Any], response: httpx2.Response) -> 
     if response.status_code not in expected:
         return f"{response.status_code} {response.text}"
     described = {header.lower() for header in operation["responses"][str(response.status_code)]["headers"]}
-    undescribed = (OF_RESOURCES & set(response.headers)) - described
-    return f"{undescribed} are not described" if undescribed else None
+    undescribed, absent = (
+        (OF_RESOURCES & set(response.headers)) - described,
+        {"location"} & described - set(response.headers),
+    )
+    return f"not described: {undescribed}, not sent: {absent}" if undescribed or absent else None
