@@ -78,7 +78,7 @@ async def place(shop: RunningShop, request: PlaceOrderRequest, **options: Any) -
 async def order_while_payment_fails(shop: RunningShop) -> tuple[str, ...]:
     """Place orders while payment raises an unexpected error, and while it is down; return what customers receive."""
     payment = shop.processes["payment"]
-    await payment.restart(FAILPOINTS="payment.charge.before=error")
+    await payment.restart(FAILPOINTS="shop.PaymentService/Charge=error")
     failed = await place(shop, order_with(MISTYPED), timeout=2)
     await payment.stop()
     refused = await place(shop, order_with(VISA), timeout=2)

@@ -14,14 +14,14 @@ from chassis.sql import retention
 from chassis.sql.database import Database
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
-from chassis.sql.retention import Deletions, Retention, read_clock
+from chassis.sql.retention import Deletions, read_clock
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.databases import execute
 from shop_kit.metrics import measured
 from shop_kit.waiting import wait_until
 
 DAY = 86_400
-TABLE: dict[str, Any] = {"key": "id", "old": "", "delete": ()}
+TABLE: dict[str, Any] = {"name": "rows", "key": "id", "old": "", "delete": ()}
 MIGRATIONS = (
     """
 import sqlalchemy as sa
@@ -86,8 +86,9 @@ async def deletions(database_url: str, tmp_path: Path) -> AsyncIterator[Deletion
 
 
 @asynccontextmanager
-async def running(retained: Retention) -> AsyncIterator[None]:
-    task = asyncio.create_task(retained.run())
+async def running(rows: Deletions, telemetry: Telemetry) -> AsyncIterator[None]:
+    task = asyncio.create_task(rows.run(2, telemetry))
+    await asyncio.sleep(0)  # lets it add its metric
     yield
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -96,7 +97,7 @@ async def running(retained: Retention) -> AsyncIterator[None]:
 
 async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store(deletions: Deletions) -> None:
     rows = Rows(deletions.database, failures=3)
-    async with running(Retention(rows, Telemetry(), days=2, rows="rows")):
+    async with running(rows, Telemetry()):
         assert await wait_until(lambda: not rows.rows)
     assert [*rows.times] == pytest.approx([time.time() - 2 * DAY] * len(rows.times), abs=60)
 
@@ -108,7 +109,7 @@ async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_fo
     await read_clock(deletions.database)
     execute(database_url, f"UPDATE retention SET seen_at = seen_at - {ahead_seconds}")  # noqa: S608 - constants
     rows, (telemetry, read) = Rows(deletions.database), measured()
-    async with running(Retention(rows, telemetry, days=2, rows="rows")):
+    async with running(rows, telemetry):
         if abs(ahead_seconds) > DAY:
             assert await wait_until(lambda: read()["shop.retention.paused",])
             assert (rows.rows, await read_clock(deletions.database)) == (1_000, None)

@@ -14,19 +14,15 @@ class Peer:
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
-        self.calls = 0
 
     async def method(self, request: str) -> str:
-        self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
         return f"reply to {request}"
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> InternalService:
-    """A service that is tried again at once."""
-    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+def service() -> InternalService:
     return InternalService("shop.internal.Test")
 
 
@@ -49,11 +45,3 @@ async def test_a_service_that_has_responded_once_is_never_absent(
         await service.call(responded.method, "request")
     with pytest.raises(Unavailable):
         await service.call(Peer(Unimplemented("no route")).method, "request")
-
-
-async def test_a_missing_service_is_not_called_before_a_pause() -> None:
-    service, peer = InternalService("shop.internal.Test"), Peer(Unimplemented("no route"))
-    for _ in range(3):
-        with pytest.raises(Unavailable):
-            await service.call(peer.method, "request")
-    assert peer.calls == 1

@@ -215,27 +215,6 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(j
     assert isinstance(removal.exception(), Unavailable)
 
 
-async def test_twenty_sent_items_are_completed_at_once_and_fewer_later(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_SECONDS", 60)
-    outbox = outbox_of(journal)
-    with mock.patch.object(journal, "complete", wraps=journal.complete) as complete:
-        running = asyncio.create_task(outbox.run())
-        for number in range(15):
-            await send(outbox, placed(f"{number}@mail.example"))
-        await wait_until(lambda: complete.called)
-        await asyncio.sleep(0.1)
-        assert [len(call.args[0]) for call in complete.call_args_list] == [20]
-        monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_SECONDS", 0.05)
-        await send(outbox, placed(A))
-        running.cancel()
-        running = asyncio.create_task(outbox.run())
-        await wait_until(lambda: len(complete.call_args_list) == 2)
-        assert len(complete.call_args.args[0]) == 12
-        running.cancel()
-
-
 async def test_no_commit_completes_more_than_twenty_items(journal: Journal) -> None:
     outbox = outbox_of(journal)
     with mock.patch.object(journal, "complete", wraps=journal.complete) as complete:

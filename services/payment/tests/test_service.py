@@ -8,14 +8,13 @@ from typing import Literal
 import grpc
 import pytest
 
-from chassis.failpoints import Failpoints
 from chassis.values import paging
 from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
 from payment_service.ledger.sql import SqlLedger, open_ledger
-from payment_service.service import PaymentLedger, PaymentService
+from payment_service.service import PaymentService
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2 as ledger_pb2
@@ -62,9 +61,8 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
 
 @asynccontextmanager
 async def serving(ledger: SqlLedger, failpoints: str = "") -> AsyncIterator[Payments]:
-    active = Failpoints(failpoints)
     processor = PaymentProcessor(ledger, KEYS, {Brand.VISA}, lambda: date(2026, 11, 21), lambda _reason: None)
-    async with connect(PaymentService(processor, active), PaymentLedger(processor, ledger, active)) as channel:
+    async with connect(PaymentService(processor, ledger), failpoints=failpoints) as channel:
         yield Payments(PaymentServiceStub(channel), PaymentLedgerStub(channel))
 
 

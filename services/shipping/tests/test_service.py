@@ -6,14 +6,13 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis.failpoints import Failpoints
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Entry, Parcel, Shipper
 from shipping_service.failpoints import FAILPOINTS
 from shipping_service.manifest.sql import SqlManifest, open_manifest
-from shipping_service.service import ShipmentManifest, ShippingService
+from shipping_service.service import ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
@@ -48,10 +47,8 @@ class Shipping:
 @asynccontextmanager
 async def serving(manifest: SqlManifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
-    shipper, active = Shipper(manifest), Failpoints(failpoints)
-    async with connect(
-        ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, manifest, active)
-    ) as channel:
+    servicer = ShippingService(rate_card, Shipper(manifest), manifest)
+    async with connect(servicer, failpoints=failpoints) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
 

@@ -84,7 +84,7 @@ async def order_around_a_backup(shop: ShopUnderTest, customers: CustomerSimulato
     """Return the orders of the back-up, and later ones with and without keys. Two were charged but not yet shipped."""
     shipping = shop.processes["shipping"]
     saved = await place(customers, range(3), "saved")
-    await restart(shipping, FAILPOINTS="shipping.ship.before=error*1000")
+    await restart(shipping, FAILPOINTS="shop.ShippingService/ShipOrder=error*1000")
     placing = asyncio.create_task(place(customers, range(3, 5), "saved"))
     await wait_until(lambda: len(read_charges(shop.urls["payment"])) == 5)
     await run_program(COPY_FILE, folder)

@@ -1,8 +1,9 @@
 """Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or use CPU.
 
-Tests set `FAILPOINTS="payment.charge.after=kill"`, for example. `=error*2` makes only two calls fail; `=stall:1.5`
-waits 1.5 s. Every service method is also a failpoint, reached before its handler: `shop.AdService/GetAds=stall:0.5`.
-With LAB=1, `shop.internal.Failpoints` enables failpoints at run time; its .proto file lists all actions.
+Tests set `FAILPOINTS="checkout.charge.after=kill"`, for example. `=error*2` fails only twice, and `=stall:1.5` waits
+1.5 seconds. Every service method also has two failpoints, one before its handler, such as `shop.AdService/GetAds`, and
+one after the handler has succeeded: `shop.AdService/GetAds.after`. With LAB=1, `shop.internal.Failpoints` enables
+failpoints at run time; its .proto file lists all actions.
 """
 
 import asyncio
@@ -78,7 +79,7 @@ class Failpoints:
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
-        self.methods: set[str] = set()  # the names of all service methods in this process
+        self.methods: set[str] = set()  # the failpoints of all service methods in this process
         parsed = map(Failpoint, filter(None, specification.split(",")))
         self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # maps identifiers to failpoints
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 import uvloop
 
+from chassis.background import in_background
 from chassis.proxies import ignore_proxies
 from chassis.settings import ServerSettings, load
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, needs_migration
@@ -21,7 +23,7 @@ from chassis.sql.url import DatabaseUnusable
 from chassis.sql.volume import observe_volume
 from chassis.telemetry import logging, otlp
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.process_metrics import observe_loop_lag
+from chassis.telemetry.process_metrics import record_loop_lag
 
 log = structlog.get_logger()
 
@@ -92,13 +94,13 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
-    with observe_loop_lag(telemetry):
-        async with serving(settings, telemetry) as ports:
-            # Exempt existing objects from garbage collection, because scanning them blocks the loop for 40 to 84 ms.
-            gc.freeze()
-            log.info("serving", **ports)
-            await stopped.wait()
-            log.info("draining")
+    loops = [partial(record_loop_lag, telemetry)] if telemetry.is_exported else []
+    async with in_background(*loops), serving(settings, telemetry) as ports:
+        # Exempt existing objects from garbage collection, because scanning them blocks the loop for 40 to 84 ms.
+        gc.freeze()
+        log.info("serving", **ports)
+        await stopped.wait()
+        log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - restarts this program with the changed sources

@@ -2,8 +2,6 @@
 
 import asyncio
 
-from typing_extensions import override
-
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
 from chassis.rpc.calls import ServicerContext, metadata_of
@@ -11,12 +9,13 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.fields import limit_count, require_present
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
+from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2_grpc
+from shop_internal import ordered_cart_pb2 as pb2
 
 _MAX_REMOVALS = 100
 
 
-class CartService(cart_pb2_grpc.CartServiceServicer):
+class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.OrderedCartServicer):
     def __init__(self, carts: CartStore, telemetry: Telemetry) -> None:
         self._carts = carts
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
@@ -48,32 +47,21 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         await self._carts.empty(check_user_id(request.user_id), metadata_of(context).get("if-match"))
         return empty_pb2.Empty()
 
-
-class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
-    def __init__(self, carts: CartStore) -> None:
-        self._carts = carts
-
-    @override
     async def RemoveOrdered(
-        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: ServicerContext
-    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        self, request: pb2.RemoveOrderedRequest, context: ServicerContext
+    ) -> pb2.RemoveOrderedResponse:
         await self._carts.remove_ordered(_purchase_from_wire(request))
-        return ordered_cart_pb2.RemoveOrderedResponse()
+        return pb2.RemoveOrderedResponse()
 
-    @override
     async def RemoveAllOrdered(
-        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
-    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        self, request: pb2.RemoveAllOrderedRequest, context: ServicerContext
+    ) -> pb2.RemoveAllOrderedResponse:
         limit_count(request.removals, "removals", max_count=_MAX_REMOVALS)
         reasons = await asyncio.gather(*map(self._refusal, request.removals))
-        refused = [
-            ordered_cart_pb2.RefusedRemoval(index=index, reason=reason)
-            for index, reason in enumerate(reasons)
-            if reason
-        ]
-        return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
+        refused = [pb2.RefusedRemoval(index=index, reason=reason) for index, reason in enumerate(reasons) if reason]
+        return pb2.RemoveAllOrderedResponse(refused=refused)
 
-    async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
+    async def _refusal(self, request: pb2.RemoveOrderedRequest) -> str | None:
         """Remove one order's items from the cart. If the removal is permanently refused, return the error reason."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
@@ -86,7 +74,6 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
     def __init__(self, carts: CartStore) -> None:
         self._carts = carts
 
-    @override
     async def SetQuantity(
         self, request: cart_lines_pb2.SetQuantityRequest, context: ServicerContext
     ) -> cart_lines_pb2.SetQuantityResponse:
@@ -95,6 +82,6 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
         return cart_lines_pb2.SetQuantityResponse()
 
 
-def _purchase_from_wire(request: ordered_cart_pb2.RemoveOrderedRequest) -> Purchase:
+def _purchase_from_wire(request: pb2.RemoveOrderedRequest) -> Purchase:
     lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
     return Purchase(request.user_id, request.etag, lines)

@@ -14,7 +14,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
-from typing_extensions import override
 
 from cart_service.domain import (
     ANONYMOUS_TTL_SECONDS,
@@ -108,7 +107,6 @@ class SqlCartStore(CartStore):
         # One lock per cart, so that concurrent changes to a cart take turns instead of making each other start over.
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
 
-    @override
     async def add(self, addition: Addition) -> bool:
         ttl_seconds = ANONYMOUS_TTL_SECONDS if addition.anonymous else KEY_TTL_SECONDS
         key = {
@@ -118,23 +116,18 @@ class SqlCartStore(CartStore):
         }
         return await self._change(addition.user_id, lambda contents: contents.add(addition), key)
 
-    @override
     async def read(self, user_id: str) -> Cart:
         return _contents(await self._find(user_id)).cart(user_id)
 
-    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         await self._change(user_id, lambda contents: contents.empty(if_match))
 
-    @override
     async def set_quantity(self, new: NewQuantity) -> None:
         await self._change(new.user_id, lambda contents: contents.set_quantity(new))
 
-    @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         await self._change(purchase.user_id, lambda contents: contents.remove_ordered(purchase))
 
-    @override
     async def check(self) -> None:
         await self._find("", within_seconds=_CHECK_WITHIN_SECONDS)
 

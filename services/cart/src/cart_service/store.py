@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from typing_extensions import override
-
 from cart_service.domain import KEY_TTL_SECONDS, Addition, Cart, CartStore, Contents, NewQuantity, Purchase
 from chassis.errors import IdempotencyKeyReused
 
@@ -26,7 +24,6 @@ class MemoryCartStore(CartStore):
         self._carts = _ExpiringDict[str, Contents](ttl_seconds, MAX_CARTS, clock)
         self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
 
-    @override
     async def add(self, addition: Addition) -> bool:
         key = (addition.user_id, addition.key) if addition.key else None
         if key and (previous := self._keys.get(key)):
@@ -38,23 +35,18 @@ class MemoryCartStore(CartStore):
             self._keys.put(key, addition)
         return True
 
-    @override
     async def read(self, user_id: str) -> Cart:
         return self._contents(user_id).cart(user_id)
 
-    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         self._replace(user_id, self._contents(user_id).empty(if_match))
 
-    @override
     async def set_quantity(self, new: NewQuantity) -> None:
         self._replace(new.user_id, self._contents(new.user_id).set_quantity(new))
 
-    @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         self._replace(purchase.user_id, self._contents(purchase.user_id).remove_ordered(purchase))
 
-    @override
     async def check(self) -> None:
         pass
 

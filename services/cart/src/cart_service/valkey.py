@@ -131,7 +131,6 @@ class ValkeyCartStore(CartStore):
         texts = {name: (folder / f"{name}.lua").read_text("utf-8") for name in ("lifetime", *_SCRIPTS)}
         self._scripts = {name: client.register_script(texts["lifetime"] + texts[name]) for name in _SCRIPTS}
 
-    @override
     async def add(self, addition: Addition) -> bool:
         keys = [_cart_key(addition.user_id), _CUSTOMERS]
         brief = _ANONYMOUS_TTL_MILLISECONDS if addition.anonymous else ""
@@ -146,7 +145,6 @@ class ValkeyCartStore(CartStore):
             raise _REFUSALS[outcome]
         return bool(outcome != _REPEATED)
 
-    @override
     async def read(self, user_id: str) -> Cart:
         fields = await self._run(_READ, cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
         etag = fields.get(_ETAG)
@@ -155,23 +153,19 @@ class ValkeyCartStore(CartStore):
             return Cart(user_id, (), new_etag(), ordered_etag=etag or None)
         return Cart(user_id, lines, etag or new_etag())
 
-    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         await self._evaluate("empty", [_cart_key(user_id), _CUSTOMERS], [] if if_match is None else [if_match])
 
-    @override
     async def set_quantity(self, new: NewQuantity) -> None:
         arguments: list[str | int] = [new.product_id, new.quantity, new_etag(), self._ttl_milliseconds]
         arguments.append(_ANONYMOUS_TTL_MILLISECONDS)
         await self._evaluate("set_quantity", [_cart_key(new.user_id), _CUSTOMERS], arguments)
 
-    @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
         arguments = [purchase.etag, new_etag(), self._ttl_milliseconds, *lines]
         await self._evaluate("remove_ordered", [_cart_key(purchase.user_id), _CUSTOMERS], arguments)
 
-    @override
     async def check(self) -> None:
         await self._evaluate("check", [_cart_key(""), _CUSTOMERS, _idempotency_key("", "")], [])
 

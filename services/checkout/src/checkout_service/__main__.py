@@ -8,11 +8,9 @@ from functools import partial
 from chassis.background import in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySetting, PositiveFloat, SecretStr, ServiceSettings
-from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
-from checkout_service.journal.opening import MIGRATIONS, open_journal
-from checkout_service.journal.sql import ANNOUNCE_SECONDS, Journal
+from checkout_service.journal.sql import ANNOUNCE_SECONDS, MIGRATIONS, Journal, open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers
@@ -51,7 +49,7 @@ async def build(
         outbox = Outbox(journal, senders, poll_timer, metrics, telemetry, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
         recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
-        retention = Retention(journal.deletions, telemetry, days=settings.retention_days, rows="orders")
+        retention = partial(journal.deletions.run, settings.retention_days, telemetry)
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.readiness_checks.append(journal.check)
         orders = CheckoutService(placer)
@@ -60,7 +58,7 @@ async def build(
         operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         announce = partial(repeat, journal.announce, ANNOUNCE_SECONDS, "this replica cannot announce itself")
-        async with in_background(recovery.run, outbox.run, retention.run, announce):
+        async with in_background(recovery.run, outbox.run, retention, announce):
             yield
             await executor.close()
         await outbox.close()

@@ -36,7 +36,7 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# Sent items are completed after this long, even if their batch is not full.
+# Sent items are completed after this long, in batches.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
 # A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.
@@ -66,7 +66,6 @@ class Outbox:
     failpoints: Failpoints
     _sent: deque[Sent] = field(default_factory=deque, init=False)
     _has_sent: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _batch_is_full: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
     _circuits: dict[str, dict[bool, CircuitBreaker]] = field(init=False)
 
@@ -106,12 +105,12 @@ class Outbox:
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_errors(self.complete(), _NOT_COMPLETED)
 
-    async def complete(self, at_least: int = 1) -> None:
-        """Delete sent items in batches while at least `at_least` are left. Mark orders that have no items left as DONE.
+    async def complete(self) -> None:
+        """Delete the items sent so far, in batches, and mark orders that have no items left as DONE.
 
         Raise JournalUnavailable if the journal can't be written.
         """
-        while len(self._sent) >= at_least:
+        for _ in range(0, len(self._sent), _BATCH):
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self.failpoints.reach(COMPLETE[0])
@@ -128,15 +127,9 @@ class Outbox:
     async def _complete_periodically(self) -> None:
         while True:
             await self._has_sent.wait()
-            at_least = _BATCH
-            try:
-                async with asyncio.timeout(_COMPLETE_SECONDS):
-                    await self._batch_is_full.wait()
-            except TimeoutError:
-                at_least = 1
-            self._batch_is_full.clear()
+            await asyncio.sleep(_COMPLETE_SECONDS)
             # Give up on a transaction that hangs, so that it doesn't block later ones. Its items will be sent again.
-            await log_errors(self.complete(at_least), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
+            await log_errors(self.complete(), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If it fails, leave the item in the outbox."""
@@ -212,8 +205,6 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._has_sent.set()
-        if len(self._sent) == _BATCH:  # with >=, every new item would trigger a retry while the journal is down
-            self._batch_is_full.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from typing_extensions import override
-
 from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
@@ -14,7 +12,6 @@ from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, pri
 from chassis.values.fields import limit_text, require_between, require_text, signed_reason
 from checkout_service.domain import State
 from checkout_service.executor import Executor
-from checkout_service.existing_orders import Replayed
 from checkout_service.journal.sql import Journal
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -22,7 +19,8 @@ from checkout_service.ports import Entry
 from checkout_service.requests import MAX_USER_ID_LENGTH
 from checkout_service.settling import decision_of, settle
 from shop import checkout_pb2, checkout_pb2_grpc, order_pb2
-from shop_internal import orders_pb2, orders_pb2_grpc, record_digests_pb2
+from shop_internal import orders_pb2 as pb2
+from shop_internal import orders_pb2_grpc, record_digests_pb2
 
 REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
@@ -45,18 +43,16 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
     def __init__(self, placer: OrderPlacer) -> None:
         self._placer = placer
 
-    @override
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
         metadata = metadata_of(context)
         key, expected_total = idempotency_key(metadata), metadata.get("expected-total")
         outcome = await self._placer.place(request_from_wire(request, key, expected_total))
-        if isinstance(outcome, Replayed):
+        if outcome.replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=order_to_wire(outcome.entry))
 
-    @override
     async def QuoteOrder(
         self, request: checkout_pb2.PlaceOrderRequest, _context: ServicerContext
     ) -> order_pb2.OrderResult:
@@ -70,10 +66,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self._journal = journal
         self._executor = executor
 
-    @override
-    async def ListOrders(
-        self, request: orders_pb2.ListOrdersRequest, _context: ServicerContext
-    ) -> orders_pb2.ListOrdersResponse:
+    async def ListOrders(self, request: pb2.ListOrdersRequest, _context: ServicerContext) -> pb2.ListOrdersResponse:
         limit = require_between(request.limit, "limit", 0, _MAX_LISTED) or _DEFAULT_LISTED
         if request.user_id:
             if request.states or request.stuck:
@@ -83,12 +76,9 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         else:
             states = [_state_from_wire(state) for state in request.states]
             found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
-        return orders_pb2.ListOrdersResponse(orders=await self._to_wire(found))
+        return pb2.ListOrdersResponse(orders=await self._to_wire(found))
 
-    @override
-    async def ScanOrders(
-        self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
-    ) -> orders_pb2.ScanOrdersResponse:
+    async def ScanOrders(self, request: pb2.ScanOrdersRequest, _context: ServicerContext) -> pb2.ScanOrdersResponse:
         since = parse_wire_time(request.since, field="since")
         page, token = await paging.read_page(request, since, self._journal.scan, self._journal.read_many)
         closed = [entry for entry in page if entry.state is State.SETTLED or entry.reason.startswith("SETTLED")]
@@ -97,71 +87,59 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         for order in orders:
             order.settlement = settlements.get(order.order_id, "")
-        return orders_pb2.ScanOrdersResponse(
+        return pb2.ScanOrdersResponse(
             orders=orders,
             next_page_token=token,
             complete_since=time_to_wire(await self._journal.deletions.complete_since()),
         )
 
-    @override
-    async def GetOrder(
-        self, request: orders_pb2.GetOrderRequest, _context: ServicerContext
-    ) -> orders_pb2.GetOrderResponse:
+    async def GetOrder(self, request: pb2.GetOrderRequest, _context: ServicerContext) -> pb2.GetOrderResponse:
         found = await self._read(request.order_id)
         outbox = await self._journal.outbox_of([found.order_id])
         order = _entry_to_wire(found, outbox[found.order_id], digests=True)
         history = await self._journal.history(found.order_id)
-        return orders_pb2.GetOrderResponse(
-            order=order, history=map(_event_to_wire, history), result=order_to_wire(found)
-        )
+        return pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history), result=order_to_wire(found))
 
-    @override
     async def RequeueNotifications(
-        self, request: orders_pb2.RequeueNotificationsRequest, _context: ServicerContext
-    ) -> orders_pb2.RequeueNotificationsResponse:
+        self, request: pb2.RequeueNotificationsRequest, _context: ServicerContext
+    ) -> pb2.RequeueNotificationsResponse:
         found = await self._read(request.order_id)
         requeued = await self._journal.requeue(found.order_id, confirm_again=request.confirm_again)
-        return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
+        return pb2.RequeueNotificationsResponse(requeued=requeued)
 
-    @override
-    async def SettleOrder(
-        self, request: orders_pb2.SettleOrderRequest, _context: ServicerContext
-    ) -> orders_pb2.SettleOrderResponse:
+    async def SettleOrder(self, request: pb2.SettleOrderRequest, _context: ServicerContext) -> pb2.SettleOrderResponse:
         outcome = request.WhichOneof("outcome")
         if outcome is None:
             raise InvalidArgument.field("outcome", "must be one of refunded, shipped and dismissed")
         decision, tracking_id = decision_of(outcome, getattr(request, outcome), request.by)
         found = await self._read(request.order_id)
         settled = await settle(found, decision, tracking_id, self._journal, self._executor)
-        return orders_pb2.SettleOrderResponse(order=(await self._to_wire([settled]))[0])
+        return pb2.SettleOrderResponse(order=(await self._to_wire([settled]))[0])
 
-    @override
     async def ListMismatches(
-        self, _request: orders_pb2.ListMismatchesRequest, _context: ServicerContext
-    ) -> orders_pb2.ListMismatchesResponse:
+        self, _request: pb2.ListMismatchesRequest, _context: ServicerContext
+    ) -> pb2.ListMismatchesResponse:
         mismatches = [
-            orders_pb2.OpenMismatch(
+            pb2.OpenMismatch(
                 order_id=row["order_id"], kind=row["kind"], since=time_to_wire(row["since"]), accepted=row["accepted"]
             )
             for row in await self._journal.mismatches()
         ]
-        return orders_pb2.ListMismatchesResponse(mismatches=mismatches)
+        return pb2.ListMismatchesResponse(mismatches=mismatches)
 
-    @override
     async def RecordMismatches(
-        self, request: orders_pb2.RecordMismatchesRequest, _context: ServicerContext
-    ) -> orders_pb2.RecordMismatchesResponse:
+        self, request: pb2.RecordMismatchesRequest, _context: ServicerContext
+    ) -> pb2.RecordMismatchesResponse:
         await self._journal.record_mismatches(_rows_of(request.found), _rows_of(request.agreed))
-        return orders_pb2.RecordMismatchesResponse()
+        return pb2.RecordMismatchesResponse()
 
-    @override
     async def AcceptMismatch(
-        self, request: orders_pb2.AcceptMismatchRequest, _context: ServicerContext
-    ) -> orders_pb2.AcceptMismatchResponse:
+        self, request: pb2.AcceptMismatchRequest, _context: ServicerContext
+    ) -> pb2.AcceptMismatchResponse:
         accepted = signed_reason(request.by, request.reason)
         if not await self._journal.accept_mismatch(request.order_id, request.kind, accepted):
             raise MismatchNotFound("reconciliation has found no such mismatch of this order")
-        return orders_pb2.AcceptMismatchResponse()
+        return pb2.AcceptMismatchResponse()
 
     async def _read(self, order_id: str) -> Entry:
         found = await self._journal.read(require_text(order_id, "order_id", max_length=_MAX_ID_LENGTH))
@@ -169,22 +147,22 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
             raise OrderNotFound("there is no order with this id")
         return found
 
-    async def _to_wire(self, entries: Sequence[Entry]) -> list[orders_pb2.Order]:
+    async def _to_wire(self, entries: Sequence[Entry]) -> list[pb2.Order]:
         outbox = await self._journal.outbox_of([entry.order_id for entry in entries])
         return [_entry_to_wire(entry, outbox[entry.order_id]) for entry in entries]
 
 
-def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> State:
+def _state_from_wire(state: "pb2.OrderState.ValueType") -> State:
     require_between(state, "states", 1, len(State))
-    return State(orders_pb2.OrderState.Name(state).removeprefix("ORDER_STATE_"))
+    return State(pb2.OrderState.Name(state).removeprefix("ORDER_STATE_"))
 
 
-def _state_to_wire(state: str) -> "orders_pb2.OrderState.ValueType":
-    return orders_pb2.OrderState.Value(f"ORDER_STATE_{state}")
+def _state_to_wire(state: str) -> "pb2.OrderState.ValueType":
+    return pb2.OrderState.Value(f"ORDER_STATE_{state}")
 
 
-def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = False) -> orders_pb2.Order:
-    return orders_pb2.Order(
+def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = False) -> pb2.Order:
+    return pb2.Order(
         order_id=entry.order_id,
         state=_state_to_wire(entry.state),
         user_id=entry.order.user_id,
@@ -225,7 +203,7 @@ def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
     return digests
 
 
-def _rows_of(mismatches: Iterable[orders_pb2.OpenMismatch]) -> list[dict[str, Any]]:
+def _rows_of(mismatches: Iterable[pb2.OpenMismatch]) -> list[dict[str, Any]]:
     return [
         {
             "order_id": require_text(mismatch.order_id, "order_id", max_length=_MAX_KEY_LENGTH),
@@ -236,8 +214,8 @@ def _rows_of(mismatches: Iterable[orders_pb2.OpenMismatch]) -> list[dict[str, An
     ]
 
 
-def _event_to_wire(row: Row) -> orders_pb2.OrderEvent:
-    return orders_pb2.OrderEvent(
+def _event_to_wire(row: Row) -> pb2.OrderEvent:
+    return pb2.OrderEvent(
         at=time_to_wire(row["at"]),
         step=row["step"],
         state=_state_to_wire(row["state"]),

@@ -9,17 +9,15 @@ from typing import Annotated
 from chassis.background import Loop, in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
-from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
-from email_service.acceptance import Acceptance
 from email_service.messages import RETENTION_DAYS
 from email_service.metrics import HOUSEKEEPING_SECONDS, MessageMetrics, housekeep
 from email_service.mime import Sender, parse_sender
-from email_service.operators import LetterSpool, MailRecords
+from email_service.operators import Messages
 from email_service.product_names import ProductNames
 from email_service.queue_runner import QueueRunner
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import Confirmations, EmailService
+from email_service.service import EmailService
 from email_service.smtp_relay import Relay, SmtpRelay, parse_relay
 from email_service.spool.sql import MIGRATIONS, Spool, open_spool
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
@@ -48,12 +46,11 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         spool = await _open_spool(settings, service, stack)
         templates, names = ConfirmationTemplates(settings.storefront_url), _product_names(settings, service, stack)
-        acceptance = Acceptance(templates, names, spool, settings.email_from, service.failpoints)
-        confirmations, records = Confirmations(acceptance), MailRecords(spool)
-        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
-        service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, confirmations)
-        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, records)
-        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, LetterSpool(spool))
+        email, messages = EmailService(templates, names, spool, settings.email_from), Messages(spool)
+        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, email)
+        service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, email)
+        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, messages)
+        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, messages)
         yield
 
 
@@ -63,8 +60,8 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
     service.readiness_checks.append(spool.check)
     once = partial(housekeep, spool, metrics)
-    retention = Retention(spool.deletions, service.telemetry, days=RETENTION_DAYS, rows="messages")
-    loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable"), retention.run]
+    retention = partial(spool.deletions.run, RETENTION_DAYS, service.telemetry)
+    loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable"), retention]
     if settings.smtp_url:
         relay = SmtpRelay(settings.smtp_url, settings.email_from.address, service.telemetry)
         runner = QueueRunner(spool, relay, metrics, service.failpoints)

@@ -12,7 +12,7 @@ from chassis.telemetry import semconv
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.ledger.sql import MIGRATIONS, open_ledger
-from payment_service.service import PaymentLedger, PaymentService
+from payment_service.service import PaymentService
 from shop import payment_pb2_grpc
 from shop_internal import payment_ledger_pb2_grpc
 
@@ -42,13 +42,9 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             lambda reason: declines.add(1, ((semconv.DECLINE_REASON, reason),)),
         )
         service.readiness_checks.append(ledger.check)
-        service.add_servicer(
-            payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
-        )
-        service.add_internal_servicer(
-            payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server,
-            PaymentLedger(processor, ledger, service.failpoints),
-        )
+        payment = PaymentService(processor, ledger)
+        service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, payment)
+        service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, payment)
         yield
 
 

@@ -1,6 +1,5 @@
-"""Payment's failpoints, named `<service>.<operation>.<before|after>`: see chassis.failpoints."""
+"""The failpoints before and after each method that changes the ledger: see chassis.failpoints."""
 
-CHARGE = ("payment.charge.before", "payment.charge.after")
-RESOLVE_OR_FENCE = ("payment.resolve_or_fence.before", "payment.resolve_or_fence.after")
-VOID = ("payment.void.before", "payment.void.after")
-FAILPOINTS = CHARGE + RESOLVE_OR_FENCE + VOID
+_LEDGER = "shop.internal.PaymentLedger"
+_METHODS = ("shop.PaymentService/Charge", f"{_LEDGER}/ResolveOrFence", f"{_LEDGER}/Void")
+FAILPOINTS = tuple(f"{method}{suffix}" for method in _METHODS for suffix in ("", ".after"))

@@ -1,5 +1,4 @@
-"""Shipping's failpoints, named `<service>.<operation>.<before|after>`: see chassis.failpoints."""
+"""The failpoints before and after each method that changes the manifest: see chassis.failpoints."""
 
-SHIP = ("shipping.ship.before", "shipping.ship.after")
-RESOLVE_OR_FENCE = ("shipping.resolve_or_fence.before", "shipping.resolve_or_fence.after")
-FAILPOINTS = SHIP + RESOLVE_OR_FENCE
+_METHODS = ("shop.ShippingService/ShipOrder", "shop.internal.ShipmentManifest/ResolveOrFence")
+FAILPOINTS = tuple(f"{method}{suffix}" for method in _METHODS for suffix in ("", ".after"))

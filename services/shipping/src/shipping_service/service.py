@@ -4,20 +4,19 @@ import uuid
 from dataclasses import dataclass
 
 import structlog
-from typing_extensions import override
 
-from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import parse_seconds, require_present, require_text
-from shipping_service import failpoints
 from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
 from shipping_service.manifest.sql import SqlManifest
 from shop import shipping_pb2, shipping_pb2_grpc
-from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_manifest_pb2_grpc
+from shop_internal import record_digests_pb2
+from shop_internal import shipment_manifest_pb2 as pb2
+from shop_internal import shipment_manifest_pb2_grpc as pb2_grpc
 
 log = structlog.get_logger()
 
@@ -27,12 +26,13 @@ _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 
 @dataclass(frozen=True)
-class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
+class ShippingService(shipping_pb2_grpc.ShippingServiceServicer, pb2_grpc.ShipmentManifestServicer):
+    """Serves the public service, and the internal one for reconciliation and for callers whose shipment is in doubt."""
+
     _rate_card: DataFile[RateCard]
     _shipper: Shipper
-    _failpoints: Failpoints
+    _manifest: SqlManifest
 
-    @override
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
@@ -41,7 +41,6 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))
 
-    @override
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
@@ -50,56 +49,41 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         key = idempotency_key(metadata) or str(uuid.uuid4())
         parcel = _parcel_from_wire(request)
         charged_at = parse_seconds(metadata.get("charged-at") or "0", "charged-at")
-        await self._failpoints.reach(failpoints.SHIP[0])
         shipment = await self._shipper.ship(key, parcel, charged_at)
         log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
-        await self._failpoints.reach(failpoints.SHIP[1])
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
 
-
-@dataclass(frozen=True)
-class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service for callers that do not know whether a shipment succeeded, and for reconciliation."""
-
-    _shipper: Shipper
-    _manifest: SqlManifest
-    _failpoints: Failpoints
-
-    @override
     async def ResolveOrFence(
-        self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
-    ) -> shipment_manifest_pb2.ResolveShipmentResponse:
+        self, request: pb2.ResolveShipmentRequest, _context: ServicerContext
+    ) -> pb2.ResolveShipmentResponse:
         key = require_text(request.shipment_key, "shipment_key", max_length=_MAX_KEY_LENGTH)
         charged_at = parse_wire_time(request.charged_at, field="charged_at")
-        await self._failpoints.reach(failpoints.RESOLVE_OR_FENCE[0])
         entry = await self._shipper.resolve_or_fence(key, charged_at)
         log.info("resolved", tracking_id=entry.tracking_id, fenced=entry.parcel is None)
-        await self._failpoints.reach(failpoints.RESOLVE_OR_FENCE[1])
         return _outcome_to_wire(entry)
 
-    @override
     async def ListShipments(
-        self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
-    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        self, request: pb2.ListShipmentsRequest, _context: ServicerContext
+    ) -> pb2.ListShipmentsResponse:
         manifest, since = self._manifest, parse_wire_time(request.since, field="since")
         page, token = await paging.read_page(request, since, manifest.scan, manifest.list_of_orders)
-        return shipment_manifest_pb2.ListShipmentsResponse(
+        return pb2.ListShipmentsResponse(
             shipments=map(_shipment_to_wire, page),
             next_page_token=token,
             complete_since=time_to_wire(await manifest.deletions.complete_since()),
         )
 
 
-def _outcome_to_wire(entry: Entry) -> shipment_manifest_pb2.ResolveShipmentResponse:
+def _outcome_to_wire(entry: Entry) -> pb2.ResolveShipmentResponse:
     if entry.parcel is None:
-        fenced = shipment_manifest_pb2.ShipmentFenced(existing=entry.existing)
-        return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
-    shipped = shipment_manifest_pb2.Shipment(tracking_id=entry.tracking_id)
-    return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
+        fenced = pb2.ShipmentFenced(existing=entry.existing)
+        return pb2.ResolveShipmentResponse(fenced=fenced)
+    shipped = pb2.Shipment(tracking_id=entry.tracking_id)
+    return pb2.ResolveShipmentResponse(shipped=shipped)
 
 
-def _shipment_to_wire(entry: Entry) -> shipment_manifest_pb2.RecordedShipment:
-    shipment = shipment_manifest_pb2.RecordedShipment(
+def _shipment_to_wire(entry: Entry) -> pb2.RecordedShipment:
+    shipment = pb2.RecordedShipment(
         shipment_key=entry.key, tracking_id=entry.recorded_id, recorded_at=time_to_wire(entry.recorded_at)
     )
     if (parcel := entry.parcel) is not None:

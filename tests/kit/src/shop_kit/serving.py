@@ -66,9 +66,9 @@ async def serve(*servicers: object, **options: Any) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connect(*servicers: object, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
+async def connect(*servicers: object, **options: Any) -> AsyncIterator[grpc.aio.Channel]:
     """Serve servicers and yield a plain channel to them, which shows status codes, details and trailers unchanged."""
-    async with serve(*servicers, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
+    async with serve(*servicers, **options) as address, grpc.aio.insecure_channel(address) as channel:
         yield channel
 
 

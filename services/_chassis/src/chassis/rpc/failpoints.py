@@ -3,8 +3,6 @@
 import asyncio
 from dataclasses import dataclass
 
-from typing_extensions import override
-
 from chassis.errors import InvalidArgument
 from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext
@@ -19,7 +17,6 @@ _MAX_SECONDS = 3600
 class FailpointControl(failpoints_pb2_grpc.FailpointsServicer):
     _failpoints: Failpoints
 
-    @override
     async def SetFailpoint(
         self, request: pb2.SetFailpointRequest, _context: ServicerContext
     ) -> pb2.SetFailpointResponse:
@@ -36,7 +33,6 @@ class FailpointControl(failpoints_pb2_grpc.FailpointsServicer):
             raise InvalidArgument.field("failpoint.specification", str(error)) from None
         return pb2.SetFailpointResponse()
 
-    @override
     async def ListFailpoints(
         self, _request: pb2.ListFailpointsRequest, _context: ServicerContext
     ) -> pb2.ListFailpointsResponse:

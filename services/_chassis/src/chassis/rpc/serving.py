@@ -84,14 +84,17 @@ class WrappingRegistrar:
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Make a handler reach its method's failpoint first, unless that failpoint can never be enabled."""
-    failpoints.methods.add(name)
-    if not failpoints.changeable and name not in failpoints.enabled:
-        return handler  # decide this once, so that a disabled failpoint doesn't slow calls down
+    """Make a handler reach its method's failpoints, unless these can never be enabled."""
+    after = f"{name}.after"
+    failpoints.methods |= {name, after}
+    if not failpoints.changeable and failpoints.enabled.keys().isdisjoint({name, after}):
+        return handler  # decide this once, so that disabled failpoints don't slow calls down
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)
-        return await handler(request, context)
+        response = await handler(request, context)
+        await failpoints.reach(after)
+        return response
 
     return reach_and_handle
 

@@ -15,7 +15,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
-from typing_extensions import override
 
 from chassis.sql.database import Database, Parameters, Statement, StatementRejected
 from chassis.telemetry.instruments import Telemetry
@@ -82,18 +81,15 @@ class PostgresDatabase(Database):
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close(timeout=_CLOSE_WITHIN_SECONDS)
 
-    @override
     async def write(self, *batch: Statement) -> Sequence[Sequence[DictRow]]:
         return await self._run(batch, ANSWER_WITHIN_SECONDS)
 
-    @override
     async def read(
         self, text: str, parameters: Parameters, *, within_seconds: float | None = None
     ) -> Sequence[DictRow]:
         (rows,) = await self._run([(text, parameters)], within_seconds or ANSWER_WITHIN_SECONDS)
         return rows
 
-    @override
     async def report(self, text: str, parameters: Parameters) -> Sequence[DictRow]:
         async with self._reports:
             return await self.read(text, parameters)

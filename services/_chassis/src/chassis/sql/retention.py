@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -34,6 +34,7 @@ class Deletions:
     """Deletes a store's old rows, and records what was deleted and whether the clock is steady. Times are Unix times.
 
     Attributes:
+        name: what logs call the rows.
         key: the column that identifies a row.
         old: a query that returns the key and time (`at`) of up to :limit rows older than :older_than, after skipping
             the first :passed.
@@ -43,11 +44,32 @@ class Deletions:
     """
 
     database: Database
+    name: str
     key: str
     old: str
     delete: Sequence[str]
     on_deleted: Callable[[Sequence[Row]], None] = lambda _deleted: None
     _head: QueueHead = field(default_factory=QueueHead, init=False)
+    _paused: bool = field(default=False, init=False)
+
+    async def run(self, days: float, telemetry: Telemetry) -> None:
+        """Delete rows older than `days` until cancelled. Every replica does this."""
+        telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
+        await repeat(partial(self._delete_all, days), _TURN_SECONDS, "old rows cannot be deleted", rows=self.name)
+
+    async def _delete_all(self, days: float) -> None:
+        now, total = await read_clock(self.database), 0
+        self._paused = now is None
+        if now is None:
+            log.warning("nothing is deleted, because the clock has jumped", rows=self.name)
+            return
+        # Delete small batches, so that other writes aren't delayed. Use the same time for all of them, because the
+        # clock may jump at any moment.
+        while deleted := await self.delete_old(now - days * _DAY_SECONDS, _BATCH):
+            total += deleted
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if total:
+            log.info("old rows deleted", rows=self.name, deleted=total)
 
     async def delete_old(self, older_than: float, limit: int) -> int:
         """Delete up to `limit` rows older than `older_than`. Return how many were deleted."""
@@ -74,34 +96,3 @@ async def read_clock(database: Database) -> float | None:
     """Return the database's time, or None if its clock has jumped by more than a day within the last day."""
     ((row,),) = await database.write((_READ_CLOCK, {}))
     return float(row["seen_at"]) if row["seen_at"] - row["steady_since"] >= _DAY_SECONDS else None
-
-
-@dataclass
-class Retention:
-    """Deletes old rows in small batches, so that other writes aren't delayed. Every replica does this."""
-
-    deletions: Deletions
-    telemetry: Telemetry
-    _: KW_ONLY
-    days: float
-    rows: str  # what log messages call the rows
-    _paused: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self.telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
-
-    async def run(self) -> None:
-        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self.rows)
-
-    async def _delete_all(self) -> None:
-        now, total = await read_clock(self.deletions.database), 0
-        self._paused = now is None
-        if now is None:
-            log.warning("nothing is deleted, because the clock has jumped", rows=self.rows)
-            return
-        # Use the same time for all batches, because the clock may jump at any moment.
-        while deleted := await self.deletions.delete_old(now - self.days * _DAY_SECONDS, _BATCH):
-            total += deleted
-            await asyncio.sleep(_PAUSE_SECONDS)
-        if total:
-            log.info("old rows deleted", rows=self.rows, deleted=total)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import structlog
-from typing_extensions import override
 
 from chassis.sql.database import Database, Parameters, Row, Statement, StatementRejected
 from chassis.sql.group_commit import GroupCommit
@@ -66,7 +65,6 @@ class SqliteDatabase(Database):
         for connection in (self._writer, self._reader, self._reporter, self._checkpointing):
             connection.close()
 
-    @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         operation = sql_operation(*{text: None for text, _ in batch})
         try:
@@ -75,7 +73,6 @@ class SqliteDatabase(Database):
         except sqlite3.Error as error:
             raise self._unavailable() from _cause(error, operation)
 
-    @override
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
         operation = sql_operation(text)
         try:
@@ -84,7 +81,6 @@ class SqliteDatabase(Database):
         except sqlite3.Error as error:
             raise self._unavailable() from _cause(error, operation)
 
-    @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
         loop, operation = asyncio.get_running_loop(), sql_operation(text)
         try:

@@ -38,8 +38,8 @@ class SdkLogs(logging.Filter):
         "opentelemetry.util.re",  # its warnings quote malformed headers, which may contain secrets
     )
 
-    def install(self, queues: "Mapping[str, DropCounter]") -> None:
-        """Start reading log records. `queues` maps the SDK's item names, such as `Span`, to counters of lost items."""
+    def install(self, queues: "Mapping[str, CountedExporter]") -> None:
+        """Start reading log records. `queues` maps the SDK's item names, such as `Span`, to exporters."""
         self._queues = queues
         for name in self._LOGGERS:
             logger = logging.getLogger(name)
@@ -50,7 +50,7 @@ class SdkLogs(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         for value in record.args if isinstance(record.args, tuple) else ():
             if record.msg == _QUEUE_FULL:
-                self._queues[str(value)].add(1)
+                self._queues[str(value)].drop(1)
             elif isinstance(value, grpc.StatusCode):
                 self.last_failure = value.name
             elif isinstance(value, int):
@@ -62,43 +62,31 @@ class SdkLogs(logging.Filter):
         return False
 
 
-class DropCounter:
-    """Counts the items lost for one signal (traces, logs or metrics), and logs the count at most once a minute."""
-
-    def __init__(self, signal: str, dropped: Counter, sdk_logs: SdkLogs) -> None:
-        self._signal = signal
-        self._attributes = ((semconv.SIGNAL, signal),)
-        self._dropped = dropped
-        self._sdk_logs = sdk_logs
-        self._lock = threading.Lock()
-        self._logged, self._logged_at = 0.0, -_LOG_INTERVAL_SECONDS
-        self.add(0)  # export 0 from the start, or alerts would miss the first increase
-
-    def add(self, items: int) -> None:
-        with self._lock:
-            self._dropped.add(items, self._attributes)
-
-    def log(self) -> None:
-        """Log how many items were lost since the last log line, unless that line is less than a minute old."""
-        now, total = time.monotonic(), self._dropped.values[self._attributes]
-        if total > self._logged and now - self._logged_at >= _LOG_INTERVAL_SECONDS:
-            items = int(total - self._logged)
-            self._logged, self._logged_at = total, now
-            log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._sdk_logs.last_failure)
-
-
 class CountedExporter:
-    """Wraps an exporter to count what it doesn't deliver.
+    """Wraps a signal's exporter to count what doesn't reach the collector, and logs the count at most once a minute.
 
     With `certificates`, recreates the exporter when they have changed, because OpenTelemetry reads them only once.
     """
 
-    def __init__(self, create: Callable[[], Any], drops: DropCounter, certificates: Certificates | None) -> None:
+    def __init__(
+        self, signal: str, create: Callable[[], Any], dropped: Counter, logs: SdkLogs, certificates: Certificates | None
+    ) -> None:
+        self._signal = signal
+        self._attributes = ((semconv.SIGNAL, signal),)
         self._create = create
-        self._drops = drops
+        self._dropped = dropped
+        self._sdk_logs = logs
         self._certificates = certificates
         self._identity = certificates and certificates.refresh()
         self._exporter = create()
+        self._lock = threading.Lock()
+        self._logged, self._logged_at = 0.0, -_LOG_INTERVAL_SECONDS
+        self.drop(0)  # export 0 from the start, or alerts would miss the first increase
+
+    def drop(self, items: int) -> None:
+        """Count lost items. Thread-safe."""
+        with self._lock:
+            self._dropped.add(items, self._attributes)
 
     def export(self, batch: Any, **options: Any) -> None:
         try:
@@ -108,8 +96,12 @@ class CountedExporter:
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False
         if not is_delivered:  # a failed metrics export counts as one item
-            self._drops.add(len(batch) if isinstance(batch, Sequence) else 1)
-        self._drops.log()
+            self.drop(len(batch) if isinstance(batch, Sequence) else 1)
+        now, total = time.monotonic(), self._dropped.values[self._attributes]
+        if total > self._logged and now - self._logged_at >= _LOG_INTERVAL_SECONDS:
+            items = int(total - self._logged)
+            self._logged, self._logged_at = total, now
+            log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._sdk_logs.last_failure)
 
     def _replace_if_changed(self) -> None:
         identity = self._certificates and self._certificates.refresh()

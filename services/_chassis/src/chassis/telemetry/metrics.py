@@ -29,22 +29,13 @@ class Counter:
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class Exemplar:
-    """A recorded value and its sampled span, which link a histogram bucket to a trace."""
-
-    value: float
-    time_unix_nano: int
-    span: SpanContext
-
-
 @dataclass(slots=True)
 class Series:
     """Bucket counts and totals of all values with the same attributes."""
 
     counts: list[int]
-    exemplars: dict[int, Exemplar] = field(default_factory=dict)
-    """Each bucket's latest exemplar, by bucket index."""
+    exemplars: dict[int, tuple[float, int, SpanContext]] = field(default_factory=dict)
+    """Maps bucket indexes to the latest value with a sampled span, the time in nanoseconds since 1970, and the span."""
     total: float = 0.0
     minimum: float = float("inf")
     maximum: float = 0.0
@@ -71,4 +62,4 @@ class Histogram:
         series.minimum = min(series.minimum, value)
         series.maximum = max(series.maximum, value)
         if span is not INVALID_SPAN and (context := span.get_span_context()).trace_flags.sampled:
-            series.exemplars[bucket] = Exemplar(value, time.time_ns(), context)
+            series.exemplars[bucket] = (value, time.time_ns(), context)

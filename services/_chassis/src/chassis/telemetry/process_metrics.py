@@ -5,8 +5,7 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from chassis.telemetry import semconv
@@ -66,24 +65,12 @@ def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> No
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])
 
 
-@contextmanager
-def observe_loop_lag(telemetry: Telemetry) -> Iterator[None]:
-    """If telemetry is exported, record how late a timer on the event loop fires, until the context exits.
+async def record_loop_lag(telemetry: Telemetry) -> None:
+    """Record how late a timer on the event loop fires, until cancelled.
 
     The timer runs every 0.1 s, or every second while the process uses less than 2 % of a CPU.
     """
-    if not telemetry.is_exported:
-        yield
-        return
-    recording = asyncio.create_task(_record_loop_lag(telemetry.histogram(semconv.LOOP_LAG)), name="loop lag")
-    try:
-        yield
-    finally:
-        recording.cancel()
-
-
-async def _record_loop_lag(lags: Histogram) -> None:
-    interval, cpu = _BUSY_INTERVAL_SECONDS, time.process_time()
+    lags, interval, cpu = telemetry.histogram(semconv.LOOP_LAG), _BUSY_INTERVAL_SECONDS, time.process_time()
     while True:
         due = time.perf_counter() + interval
         await asyncio.sleep(interval)

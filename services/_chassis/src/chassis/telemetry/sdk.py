@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from chassis.telemetry import semconv
-from chassis.telemetry.drops import CountedExporter, DropCounter, SdkLogs
+from chassis.telemetry.drops import CountedExporter, SdkLogs
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from chassis.telemetry.metrics import Counter, Histogram
 from chassis.telemetry.process_metrics import observe_certificates, observe_process
@@ -28,6 +28,7 @@ from chassis.telemetry.settings import OtlpSettings
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
+_SIGNALS = ("traces", "metrics", "logs")
 _EXPORTERS = {
     "trace_exporter": "OTLPSpanExporter",
     "metric_exporter": "OTLPMetricExporter",
@@ -44,13 +45,12 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
     resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
     dropped, sdk_logs = Counter(semconv.TELEMETRY_DROPPED), SdkLogs()
-    drops = {signal: DropCounter(signal, dropped, sdk_logs) for signal in ("traces", "metrics", "logs")}
-    sdk_logs.install({"Span": drops["traces"], "Log": drops["logs"]})
     exporters: list[Any] = [
-        CountedExporter(create, counter, settings.tls_folder)
-        for create, counter in zip(load_exporters(settings.otel_exporter_otlp_protocol), drops.values(), strict=True)
+        CountedExporter(signal, create, dropped, sdk_logs, settings.tls_folder)
+        for signal, create in zip(_SIGNALS, load_exporters(settings.otel_exporter_otlp_protocol), strict=True)
     ]
     spans_to, metrics_to, logs_to = exporters
+    sdk_logs.install({"Span": spans_to, "Log": logs_to})
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the span limits from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)

@@ -57,7 +57,7 @@ def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> s
         min=series.minimum,
         max=series.maximum,
         exemplars=[
-            Exemplar({}, call.value, call.time_unix_nano, call.span.span_id, call.span.trace_id)
-            for call in exemplars.values()
+            Exemplar({}, value, time_unix_nano, span.span_id, span.trace_id)
+            for value, time_unix_nano, span in exemplars.values()
         ],
     )

@@ -3,18 +3,21 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
+from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
+from chassis.telemetry.instruments import Telemetry
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import rows, statements
@@ -32,6 +35,7 @@ from checkout_service.ports import (
 
 log = structlog.get_logger()
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 OUTBOX_LEASE_SECONDS = 5
 """How long an order's outbox items are reserved for the worker that placed the order."""
@@ -54,6 +58,15 @@ _INSERTS = 10
 _COMPLETED_AT_ONCE = 100
 
 
+@asynccontextmanager
+async def open_journal(
+    url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
+) -> AsyncIterator["Journal"]:
+    """Open the journal in a migrated database. See chassis.sql.url for the URL formats."""
+    async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
+        yield Journal(opened, worker, lease_seconds)
+
+
 class Journal:
     """Stores orders durably: when a method returns, its writes are on disk. All methods may raise JournalUnavailable.
 
@@ -69,7 +82,7 @@ class Journal:
         self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS, *, protocol: int = PROTOCOL
     ) -> None:
         delete = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
-        self.deletions = Deletions(database, "order_id", statements.OLD, delete)
+        self.deletions = Deletions(database, "orders", "order_id", statements.OLD, delete)
         self._database = database
         self._worker = worker
         self._protocol = protocol

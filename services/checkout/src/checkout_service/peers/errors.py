@@ -4,29 +4,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chassis.errors import (
-    REFUSALS,
-    DomainError,
-    FailedPrecondition,
-    FieldViolation,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    PeerBroken,
-    Unavailable,
-    Unimplemented,
-)
+from chassis import errors
+from chassis.errors import REFUSALS, DomainError, FieldViolation, InvalidArgument
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
 # If a read raises one of these errors, the peer refuses this cart or address. Any other error, even AlreadyExists or
 # Unimplemented, means that the peer is unavailable.
-READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
+READ_REFUSALS = (InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 
 _NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
 
 
-class DependencyUnavailable(Unavailable):
+class DependencyUnavailable(errors.Unavailable):
     """A peer failed while we read the cart or the prices. Nothing was done."""
 
     def __init__(self, peer: str) -> None:
@@ -39,7 +29,7 @@ def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
     try:
         yield
     except DomainError as error:
-        if isinstance(error, (PeerBroken, *refusals)):
+        if isinstance(error, (errors.PeerBroken, *refusals)):
             raise
         raise DependencyUnavailable(peer) from error
 
@@ -55,7 +45,7 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
     # UNIMPLEMENTED may not come from the peer: a proxy without a route also returns it.
-    if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
+    if isinstance(error, REFUSALS) and not isinstance(error, errors.Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)
 

@@ -1,7 +1,5 @@
 """Calls the payment service, and converts its responses and errors to outcomes."""
 
-from typing_extensions import override
-
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.status import reason_from_peer
 from chassis.rpc.wire import money_to_wire
@@ -42,7 +40,6 @@ class PaymentClient(Payment):
         self._ledger = ledger
         self._ledger_service = InternalService("shop.internal.PaymentLedger")
 
-    @override
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         request = payment_pb2.ChargeRequest(amount=money_to_wire(order.total), credit_card=card_to_wire(card))
         try:
@@ -61,7 +58,6 @@ class PaymentClient(Payment):
         trailers = dict(await call.trailing_metadata() or ())
         return Charged(reply.transaction_id, float(trailers.get("charged-at") or 0))
 
-    @override
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         request = payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key)
         try:
@@ -72,7 +68,6 @@ class PaymentClient(Payment):
             return InDoubt(error.reason)
         return _outcome_from_wire(reply, order, fingerprint)
 
-    @override
     async def void(self, key: str) -> VoidOutcome:
         try:
             await self._ledger_service.call(self._ledger.Void, payment_ledger_pb2.VoidRequest(charge_key=key))

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
-
-from typing_extensions import override
 
 from chassis.cache import TtlCache
 from chassis.errors import InvalidArgument, OutOfRange
@@ -32,6 +31,7 @@ MAX_QUOTES = 10_000
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
+@dataclass(eq=False)
 class ShopQuotes(Quotes):
     """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
@@ -40,37 +40,30 @@ class ShopQuotes(Quotes):
 
     Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
 
-    Args:
+    Attributes:
         can_ship: returns whether a shipping replica is connected and healthy.
         with_generations: whether to use cart generations, which require the cart service's internal API.
     """
 
-    def __init__(
-        self,
-        cart: CartServiceStub,
-        catalog: ProductCatalogServiceStub,
-        currency: CurrencyServiceStub,
-        shipping: ShippingServiceStub,
-        telemetry: Telemetry,
-        *,
-        can_ship: Callable[[], bool],
-        with_generations: bool,
-    ) -> None:
-        self._cart = cart
-        self._catalog = catalog
-        self._currency = currency
-        self._shipping = shipping
-        self._can_ship = can_ship
-        self._trailers = ("etag", "ordered-etag", "cart-generation") if with_generations else ("etag", "ordered-etag")
-        self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS, "prices", telemetry)
-        self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS, "conversions", telemetry)
+    _cart: CartServiceStub
+    _catalog: ProductCatalogServiceStub
+    _currency: CurrencyServiceStub
+    _shipping: ShippingServiceStub
+    telemetry: Telemetry
+    _: KW_ONLY
+    can_ship: Callable[[], bool]
+    with_generations: bool
+
+    def __post_init__(self) -> None:
+        self._trailers = ("etag", "ordered-etag", *(("cart-generation",) if self.with_generations else ()))
+        self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS, "prices", self.telemetry)
+        self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS, "conversions", self.telemetry)
         self._quotes: dict[tuple[str, int], tuple[Money, float]] = {}
-        self._lookups = telemetry.counter(semconv.CACHE_LOOKUPS)
+        self._lookups = self.telemetry.counter(semconv.CACHE_LOOKUPS)
         self._hit, self._miss = (
             ((semconv.CACHE_NAME, "quotes"), (semconv.CACHE_RESULT, result)) for result in ("hit", "miss")
         )
 
-    @override
     async def cart(self, user_id: str) -> Cart:
         call = self._cart.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
         with reading("cart"):
@@ -78,15 +71,13 @@ class ShopQuotes(Quotes):
         trailers: dict[str, Any] = dict(await call.trailing_metadata())
         return Cart(lines_from_wire(found.items), *(trailers.get(name) or None for name in self._trailers))
 
-    @override
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
         return await self._prices.get(*product_ids)
 
-    @override
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
         key = (address.country, sum(line.quantity for line in lines))
         cost, expires_at = self._quotes.get(key, (None, 0.0))
-        if cost is not None and asyncio.get_running_loop().time() < expires_at and self._can_ship():
+        if cost is not None and asyncio.get_running_loop().time() < expires_at and self.can_ship():
             self._lookups.add(1, self._hit)
             return cost
         self._lookups.add(1, self._miss)
@@ -103,7 +94,6 @@ class ShopQuotes(Quotes):
             self._store_quote(key, cost)
         return cost
 
-    @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
         # Amounts that are already in this currency need no call.
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]

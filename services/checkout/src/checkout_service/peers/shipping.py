@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from typing_extensions import override
-
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.wire import address_to_wire, time_to_wire
 from chassis.values.addresses import Address
@@ -36,7 +34,6 @@ class ShippingClient(Shipping):
         self._manifest = manifest
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
 
-    @override
     async def ship(
         self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
     ) -> ShipOutcome:
@@ -54,7 +51,6 @@ class ShippingClient(Shipping):
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
         return Shipped(reply.tracking_id)
 
-    @override
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
         request = shipment_manifest_pb2.ResolveShipmentRequest(shipment_key=key, charged_at=time_to_wire(charged_at))
         try:

@@ -53,7 +53,9 @@ class Spool:
 
     def __init__(self, database: Database) -> None:
         self.wake = asyncio.Event()
-        self.deletions = Deletions(database, "letter_id", statements.OLD, [statements.DELETE_OLD], _log_unsent)
+        self.deletions = Deletions(
+            database, "messages", "letter_id", statements.OLD, [statements.DELETE_OLD], _log_unsent
+        )
         self._database = database
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 

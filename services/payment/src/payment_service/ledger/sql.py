@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from chassis.sql.database import Database, Row
 from chassis.sql.keyed_store import RECORDED_SECONDS, KeyedStore, Table
 from chassis.sql.opening import open_database
@@ -55,7 +53,6 @@ class SqlLedger(KeyedStore[Entry], Ledger):
     def __init__(self, database: Database) -> None:
         super().__init__(database, _CHARGES, _entry_from_row, partial(Entry, state=State.CHARGED))
 
-    @override
     async def record(self, entry: Entry) -> Entry:
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
@@ -70,7 +67,6 @@ class SqlLedger(KeyedStore[Entry], Ledger):
             raise CartOrdered
         raise LedgerUnavailable
 
-    @override
     async def void(self, key: str) -> Entry | None:
         (voided,) = await self._database.write((VOID, {"key": key}))
         return _entry_from_row(voided[0]) if voided else await self.find(key)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from typing_extensions import override
 
 from chassis.sql.database import Database, Row
 from chassis.sql.keyed_store import KeyedStore, Table
@@ -56,9 +55,8 @@ async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIt
 class SqlManifest(KeyedStore[Entry], Manifest):
     def __init__(self, database: Database) -> None:
         super().__init__(database, _SHIPMENTS, _entry_from_row, Entry)
-        self.deletions = Deletions(database, "shipment_key", OLD, [DELETE])
+        self.deletions = Deletions(database, "manifest entries", "shipment_key", OLD, [DELETE])
 
-    @override
     async def record(self, entry: Entry, charged_at: float = 0.0) -> Entry:
         (inserted,) = await self._database.write((RECORD, {**_entry_to_row(entry), "charged_at": charged_at}))
         if inserted:

@@ -10,31 +10,30 @@ from typing import Any
 from typing_extensions import override
 
 import checkout_service.__main__ as checkout
-from cart_service.service import CartService, OrderedCart
+from cart_service.service import CartService
 from cart_service.store import MemoryCartStore
 from chassis.failpoints import Failpoints
 from chassis.sql.database import Database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
-from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
+from checkout_service.journal.sql import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import JournalUnavailable
-from email_service.acceptance import Acceptance
 from email_service.messages import MessageState, NewMessage
 from email_service.mime import Sender
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import Confirmations, EmailService
+from email_service.service import EmailService
 from email_service.spool.sql import Spool
 from payment_service.cards import Brand
 from payment_service.domain import LedgerUnavailable, PaymentProcessor
 from payment_service.ledger.sql import MIGRATIONS as LEDGER_MIGRATIONS
 from payment_service.ledger.sql import SqlLedger
-from payment_service.service import PaymentLedger, PaymentService
+from payment_service.service import PaymentService
 from shipping_service.domain import Bracket, ManifestUnavailable, RateCard, Shipper, Zone
 from shipping_service.manifest.sql import MIGRATIONS as MANIFEST_MIGRATIONS
 from shipping_service.manifest.sql import SqlManifest
-from shipping_service.service import ShipmentManifest, ShippingService
+from shipping_service.service import ShippingService
 from shop_kit.fake_peers.reads import FakeCatalog, FakeCurrency
 from shop_kit.serving import registrations
 from shop_kit.settings import load_settings
@@ -139,7 +138,7 @@ def payment(database: Database) -> list[object]:
     keys = HmacKeys.parse(HMAC_KEY)
     ledger = SqlLedger(database)
     processor = PaymentProcessor(ledger, keys, brands, lambda: _TODAY, lambda _reason: None)
-    return [PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, ledger, _NO_FAILPOINTS)]
+    return [PaymentService(processor, ledger)]
 
 
 class _FixedRates:
@@ -151,8 +150,7 @@ class _FixedRates:
 def shipping(database: Database) -> list[object]:
     rates: Any = _FixedRates()
     manifest = SqlManifest(database)
-    shipper = Shipper(manifest)
-    return [ShippingService(rates, shipper, _NO_FAILPOINTS), ShipmentManifest(shipper, manifest, _NO_FAILPOINTS)]
+    return [ShippingService(rates, Shipper(manifest), manifest)]
 
 
 def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
@@ -161,7 +159,7 @@ def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
 
 
 def cart(carts: MemoryCartStore) -> list[object]:
-    return [CartService(carts, _TELEMETRY), OrderedCart(carts)]
+    return [CartService(carts, _TELEMETRY)]
 
 
 class MemorySpool(Spool):
@@ -184,8 +182,7 @@ def _templates() -> ConfirmationTemplates:
 
 def email(spool: MemorySpool) -> list[object]:
     sender = Sender("Shop", "orders@shop.example")
-    acceptance = Acceptance(_templates(), None, spool, sender, _NO_FAILPOINTS)
-    return [EmailService(acceptance), Confirmations(acceptance)]
+    return [EmailService(_templates(), None, spool, sender)]
 
 
 def reads() -> list[object]:
