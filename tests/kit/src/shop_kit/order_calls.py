@@ -66,7 +66,8 @@ async def place_orders(folder: Path, ratio: float) -> None:
             await stack.enter_async_context(server.serving(service, main.build(settings, service)))
             addresses[f"{name}_addr"] = f"127.0.0.1:{service.port}"
             addresses[f"{name}_internal_addr"] = f"127.0.0.1:{service.internal_port}"
-        asyncio.sleep = lambda *_: asyncio.Event().wait()  # type: ignore[assignment] # ends what runs in the background
+        pause = asyncio.sleep  # longer ones last for ever, which ends what runs in the background
+        asyncio.sleep = lambda seconds: pause(seconds) if seconds < 1 else asyncio.Event().wait()  # type: ignore[assignment]
         to_cart = await stack.enter_async_context(grpc.aio.insecure_channel(str(addresses["cart_addr"])))
         to_checkout = await stack.enter_async_context(grpc.aio.insecure_channel(str(addresses["checkout_addr"])))
         for number in range(WARM + ORDERS):
