@@ -82,11 +82,11 @@ def _row(mismatch: Mismatch) -> Sequence[str]:
 
 
 def _summary(found: Comparison) -> str:
-    mails = "" if found.mails_are_read else "; e-mails were not compared"
+    unread = "" if found.mails_are_read else "; e-mails were not compared"
+    note = unread if found.orders else "; there were no orders to compare"
     orders = f"{counted(found.orders, 'order')} ({found.declined} not charged, {found.in_progress} in progress)"
     compared = f"{orders}, {counted(found.charges, 'charge')} and {counted(found.shipments, 'shipment')} compared"
-    none = "" if found.orders else "; there were no orders to compare"
-    return f"{compared}, {counted(len(found.mismatches), 'mismatch', 'mismatches')}{mails}{none}"
+    return f"{compared}, {counted(len(found.mismatches), 'mismatch', 'mismatches')}{note}"
 
 
 def _failure(error: DomainError) -> str:

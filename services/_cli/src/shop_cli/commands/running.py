@@ -43,8 +43,7 @@ def _reconciliation(found: dict[str, Any]) -> str:
     states = "{complete} complete, {declined} declined, {closed} closed, {in_progress} in progress".format(**found)
     effects = ", ".join(counted(found[f"{noun}s"], noun) for noun in ("charge", "shipment", "confirmation"))
     mismatches = counted(len(found["mismatches"]), "mismatch", "mismatches")
-    orders = counted(found["orders"], "order") if found["orders"] else "no orders to compare"
-    return f"{orders}: {states}; {effects}; {mismatches}"
+    return f"{counted(found['orders'], 'order')}: {states}; {effects}; {mismatches}"
 
 
 Follow = Annotated[bool, typer.Option("--follow", help="Print new lines as they are written, until Ctrl-C.")]
