@@ -92,12 +92,17 @@ class _WordIndex:
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)
 
+    def __del__(self) -> None:
+        for entries in (self._words, self._variants, self._prefixable):
+            while entries:
+                entries.popitem()  # freeing a million entries in a single step would block the event loop
+
     def scores(self, words: Sequence[str]) -> _Ranks:
         """Rank the products that match all words. Two or three consecutive words also match when joined into one."""
         found: list[_Ranks] = [self._all]  # found[n] ranks the products that match the first n words
         for end in range(1, len(words) + 1):
-            starts = range(max(0, end - _MAX_JOINED), end)
-            found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))
+            ways = ((found[start], self._ranks(words[start:end])) for start in range(max(0, end - _MAX_JOINED), end))
+            found.append(_best({at: rank + new[at] for at, rank in old.items() if at in new} for old, new in ways))
         return found[-1] if words else {}
 
     def _add(self, position: int, rank: int, words: Sequence[str]) -> None:
@@ -124,10 +129,6 @@ def _best(ways: Iterable[_Ranks]) -> _Ranks:
         for position, rank in ranks.items():
             best[position] = max(best.get(position, 0), rank)
     return best
-
-
-def _both(first: _Ranks, second: _Ranks) -> _Ranks:
-    return {position: rank + second[position] for position, rank in first.items() if position in second}
 
 
 def _words(text: str) -> Iterator[str]:

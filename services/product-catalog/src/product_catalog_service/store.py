@@ -38,15 +38,14 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_catalog(raw: bytes) -> Catalog:
     """Parse the file. Raise a ValueError that names the invalid entry and field."""
-    return Catalog(_to_product(entry) for entry in json.decode(raw, type=list[_Entry]))
-
-
-def _to_product(entry: _Entry) -> Product:
-    return Product(
-        id=entry.id,
-        name=entry.name.strip(),
-        description=entry.description.strip(),
-        picture=entry.picture,
-        price=Money("USD", int(entry.price_usd * NANOS_PER_UNIT)),
-        categories=tuple(category.strip() for category in entry.categories),
+    return Catalog(
+        Product(
+            id=entry.id,
+            name=entry.name.strip(),
+            description=entry.description.strip(),
+            picture=entry.picture,
+            price=Money("USD", int(entry.price_usd * NANOS_PER_UNIT)),
+            categories=tuple(category.strip() for category in entry.categories),
+        )
+        for entry in json.decode(raw, type=list[_Entry])
     )

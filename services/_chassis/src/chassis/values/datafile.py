@@ -1,5 +1,6 @@
 import asyncio
 import codecs
+import gc
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -29,16 +30,18 @@ class DataFile(Generic[T]):
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
+            gc.disable()  # collecting a large value's objects would block the event loop
             await asyncio.to_thread(self.refresh)  # parsing 10,000 products takes seconds
+            gc.enable()
 
     def refresh(self) -> None:
         """Reload the file if it has changed. If it is missing or invalid, log a warning and keep the old value."""
         try:
-            version = self._read_version()
-            if version == self._version:
+            if (version := self._read_version()) == self._version:
                 return
             self._version = version  # set before parsing, so that an invalid version is logged only once
             self.value = self._load()
+            gc.freeze()  # exempts the value's objects from later collections
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
