@@ -2,11 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypeAlias
 
 from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
 from checkout_service import saga
-from checkout_service.domain import OPEN, PLACED, RELEASED_CART, State
+from checkout_service.domain import RELEASED_CART, State
 from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress, already_recorded, error_of
 from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import Journal
@@ -20,14 +21,66 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placed order. `replayed`: whether an earlier or concurrent call has placed it."""
+    """This call has placed the order."""
 
     entry: Entry
-    replayed: bool = False
 
 
-Outcome: TypeAlias = Placed | None
-"""None means that the earlier order has ended: read the cart again, and order what is left in it."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An earlier or concurrent call has placed the order."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAgain:
+    """The earlier order has ended: read the cart again, and order what is left in it."""
+
+
+Outcome: TypeAlias = Placed | Replayed | BeginAgain
+
+
+class Decision(Enum):
+    """What to do with a request whose key or cart already has an order."""
+
+    WAIT = auto()
+    """The order has no outcome yet: decide again once the order has changed."""
+    REPLAY = auto()
+    REFUSE = auto()
+    """Raise the order's error again."""
+    REFUSE_KEY = auto()
+    """A different request has used the key."""
+    REFUSE_CART = auto()
+    """The cart belongs to another request's order, which an operator must close first."""
+    SHARE_CART = auto()
+    """Another request has bought some or all of the cart: find out what is left."""
+    BEGIN_AGAIN = auto()
+
+
+_DECISIONS = {
+    # order state: (decision if this request started the order, decision if another request for the same cart did)
+    State.CHARGING: (Decision.WAIT, Decision.WAIT),
+    State.VOIDING: (Decision.WAIT, Decision.WAIT),
+    State.SETTLING: (Decision.WAIT, Decision.WAIT),
+    State.SHIPPED: (Decision.REPLAY, Decision.SHARE_CART),
+    State.DONE: (Decision.REPLAY, Decision.SHARE_CART),
+    State.DECLINED: (Decision.REFUSE, Decision.BEGIN_AGAIN),
+    State.VOIDED: (Decision.REFUSE, Decision.BEGIN_AGAIN),
+    State.ABANDONED: (Decision.BEGIN_AGAIN, Decision.BEGIN_AGAIN),
+    State.NEEDS_REFUND: (Decision.REFUSE, Decision.REFUSE_CART),
+    State.NEEDS_REVIEW: (Decision.REFUSE, Decision.REFUSE_CART),
+    State.SETTLED: (Decision.REFUSE, Decision.REFUSE),
+}
+
+
+def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
+    """Decide how to answer a request for which an order exists. `is_own` tells whether the request started it."""
+    of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
+    if is_own:
+        return of_same_request
+    is_of_key = request.key is not None and existing.scope == scope_of_key(request)
+    return Decision.REFUSE_KEY if is_of_key else of_other_request
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
@@ -65,27 +118,29 @@ class ExistingOrders:
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
-            elif request.key is not None and entry.scope == scope_of_key(request):
-                raise IdempotencyKeyReused
-            if entry.unreadable or entry.state not in OPEN:
-                return await self._outcome_of(entry, request, new, is_own=is_own)
+            decision = decide(entry, request, is_own=is_own)
+            if decision is not Decision.WAIT:
+                return await self._act_on(decision, entry, request, new)
             entry = await self._wait_for_change(entry, request, is_own=is_own)
-        return None
+        return BeginAgain()
 
-    async def _outcome_of(self, existing: Entry, request: OrderRequest, new: Entry | None, *, is_own: bool) -> Outcome:
-        """Return a request's outcome, or raise its error, given the order that has its key or cart and isn't open."""
-        state = State.NEEDS_REVIEW if existing.unreadable else existing.state
-        if state is State.ABANDONED or (state in RELEASED_CART and not is_own):
-            return None
-        if is_own and state in PLACED:
-            return Placed(existing, replayed=True)
-        if is_own or state is State.SETTLED:
-            raise error_of(existing)
-        # Another request has bought some or all of the cart, unless an operator must close its order first.
-        if state in PLACED and new is not None and new.order.quantities != existing.order.quantities:
-            await self._remove_from_cart(existing, request)
-            return None
-        raise CartOrdered(existing.order_id)
+    async def _act_on(self, decision: Decision, entry: Entry, request: OrderRequest, new: Entry | None) -> Outcome:
+        match decision:
+            case Decision.REPLAY:
+                return Replayed(entry)
+            case Decision.REFUSE:
+                raise error_of(entry)
+            case Decision.REFUSE_KEY:
+                raise IdempotencyKeyReused
+            case Decision.SHARE_CART if new is not None and new.order.quantities != entry.order.quantities:
+                await self._remove_from_cart(entry, request)
+                return BeginAgain()
+            case Decision.SHARE_CART | Decision.REFUSE_CART:
+                raise CartOrdered(entry.order_id)
+            case Decision.BEGIN_AGAIN:
+                return BeginAgain()
+            case Decision.WAIT:
+                raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
         """Wait for the order's worker, or become its worker. Return the changed order, or None if it is gone."""

@@ -16,7 +16,7 @@ from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded
 from checkout_service.executor import Executor, Run
-from checkout_service.existing_orders import ExistingOrders, Outcome, Placed, may_begin_again
+from checkout_service.existing_orders import BeginAgain, ExistingOrders, Outcome, Placed, Replayed, may_begin_again
 from checkout_service.failpoints import QUOTED
 from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
@@ -49,7 +49,7 @@ class OrderPlacer:
     def __post_init__(self) -> None:
         self._existing = ExistingOrders(self.journal, self.executor)
 
-    async def place(self, request: OrderRequest) -> Placed:
+    async def place(self, request: OrderRequest) -> Placed | Replayed:
         """Place the requested order. If an earlier call started the order, wait for the outcome.
 
         Without an idempotency key, the cart's etag is the key. Every error is a DomainError. OrderInProgress and
@@ -61,8 +61,8 @@ class OrderPlacer:
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
         answer_by = asyncio.get_running_loop().time() + seconds
         request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=answer_by)
-        outcome: Outcome = None
-        while outcome is None:
+        outcome: Outcome = BeginAgain()
+        while isinstance(outcome, BeginAgain):
             outcome = await self._place_once(request)
         return outcome
 
@@ -123,7 +123,7 @@ class OrderPlacer:
         if result is SagaResult.ENDED:  # the card or the shipment was refused
             return await self._existing.join(existing, request, replayed=False)
         if existing.scope == new.scope and may_begin_again(existing, request):
-            return None
+            return BeginAgain()
         return await self._existing.join(existing, request, new=new)
 
     def _scope_of_cart(self, user_id: str, cart: Cart) -> str:

@@ -12,6 +12,7 @@ from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, pri
 from chassis.values.fields import limit_text, require_between, require_text, signed_reason
 from checkout_service.domain import State
 from checkout_service.executor import Executor
+from checkout_service.existing_orders import Replayed
 from checkout_service.journal.sql import Journal
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -49,7 +50,7 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
         metadata = metadata_of(context)
         key, expected_total = idempotency_key(metadata), metadata.get("expected-total")
         outcome = await self._placer.place(request_from_wire(request, key, expected_total))
-        if outcome.replayed:
+        if isinstance(outcome, Replayed):
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=order_to_wire(outcome.entry))
 
