@@ -54,6 +54,7 @@ class TraceQuery:
         operation: the name of any span in the trace.
         attributes: span attributes, with their values as text. At least one span must have all of them.
         failed, ordered: whether to find only traces with an error, or only traces with an order.
+        since_nanos, until_nanos: the earliest and latest time at which the trace started.
         sort: a key of SORT_KEYS.
     """
 
@@ -63,6 +64,8 @@ class TraceQuery:
     min_milliseconds: float = 0.0
     failed: bool = False
     ordered: bool = False
+    since_nanos: int = 0
+    until_nanos: int = 2**63
     sort: str = "started"
     limit: int = 50
 
@@ -149,7 +152,8 @@ def _matches(query: TraceQuery, trace: _Trace) -> bool:
     first, spans = trace.summary, trace.spans
     return (
         # Skip a recent trace without a root span, because the root span may not have been exported yet.
-        (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
+        query.since_nanos <= first.started_nanos <= query.until_nanos
+        and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds
         and (not query.failed or first.failed)
         and (not query.ordered or bool(first.order_id))
