@@ -4,7 +4,7 @@ from chassis.rpc.calls import ServicerContext
 from chassis.rpc.client import MAX_RESPONSE_BYTES
 from chassis.rpc.wire import money_to_wire
 from chassis.values.datafile import DataFile
-from product_catalog_service.domain import Catalog
+from product_catalog_service.domain import Catalog, Product
 from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
@@ -13,17 +13,7 @@ class CatalogMessages:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.products = {
-            product.id: product_catalog_pb2.Product(
-                id=product.id,
-                name=product.name,
-                description=product.description,
-                picture=product.picture,
-                price_usd=money_to_wire(product.price),
-                categories=product.categories,
-            )
-            for product in catalog.products
-        }
+        self.products = {product.id: _product_to_wire(product) for product in catalog.products}
         self.listing = product_catalog_pb2.ListProductsResponse(products=self.products.values())
         if self.listing.ByteSize() > MAX_RESPONSE_BYTES:
             raise ValueError(f"the products must fit into a response of {MAX_RESPONSE_BYTES // 2**20} MiB")
@@ -52,3 +42,14 @@ class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServic
         current = self._catalog.value
         found = current.catalog.search(request.query)
         return product_catalog_pb2.SearchProductsResponse(results=[current.products[product.id] for product in found])
+
+
+def _product_to_wire(product: Product) -> product_catalog_pb2.Product:
+    return product_catalog_pb2.Product(
+        id=product.id,
+        name=product.name,
+        description=product.description,
+        picture=product.picture,
+        price_usd=money_to_wire(product.price),
+        categories=product.categories,
+    )
