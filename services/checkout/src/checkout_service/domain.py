@@ -159,7 +159,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, with the details to record. A change to CHARGING begins the next attempt.
+    """A change of an order's state, with the details to record.
 
     `refused_as` is the final state of a refused order, which it reaches once its next attempt is fenced. If an operator
     decided on the change, `step` names the decision in the order's history, and `detail` says who decided and why. Such
@@ -174,6 +174,10 @@ class Transition:
     refused_as: State | None = None
     step: str = ""
     detail: str = ""
+
+    @property
+    def begins_attempt(self) -> bool:
+        return self.after in (State.CHARGING, self.before)
 
 
 def order_id_of(scope: str) -> str:

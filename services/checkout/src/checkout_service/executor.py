@@ -184,7 +184,7 @@ class Executor:
         if not await self.journal.update(entry.claim, transition):
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
-        if after is State.CHARGING:
+        if transition.begins_attempt:
             run.entry = replace(entry, state=after, attempt=entry.attempt + 1, epoch=entry.epoch + 1)
             return True
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)

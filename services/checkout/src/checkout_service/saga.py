@@ -174,7 +174,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     `tracking_id` is the tracking id from the operator, if the order was shipped. If payment or shipping records
     contradict the decision, the order needs an operator again. A peer that offers no records contradicts nothing.
     """
-    charge, _ = yield from _until_certain(Resolve())
+    charge = yield from _resolve_last_attempt(decision, tracking_id)
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
     shipment, _ = yield from _until_certain(ResolveShipment(charged_at))
     if isinstance(charge, InDoubt) or isinstance(shipment, InDoubt):
@@ -200,6 +200,17 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     step, detail = decision.reason.lower(), decision.message
     updated = yield Update(Transition(State.SETTLING, after, "", tracking_id, decision, step=step, detail=detail))
     return SagaResult.ENDED if updated else SagaResult.SUPERSEDED
+
+
+def _resolve_last_attempt(decision: Refusal, tracking_id: str) -> Generator[Command[Any], Any, ChargeOutcome]:
+    """Resolve the attempts of a SETTLING order up to the last one, which the journal may have lost."""
+    for _ in range(MAX_ATTEMPTS_OF_RUN):
+        outcome, _ = yield from _until_certain(Resolve())
+        if isinstance(outcome, Charged | KeyReused | Unsupported | InDoubt) or outcome == Fenced(existing=False):
+            return outcome
+        if not (yield from _update(Transition(State.SETTLING, State.SETTLING, "", tracking_id, decision))):
+            break
+    return InDoubt("")
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:

@@ -24,6 +24,7 @@ _STEPS = {
     State.NEEDS_REFUND: "void_refused",
     State.NEEDS_REVIEW: "review_needed",
     State.CHARGING: "next_attempt",
+    State.SETTLING: "next_attempt",
 }
 
 SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}

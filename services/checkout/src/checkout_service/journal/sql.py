@@ -164,7 +164,7 @@ class Journal:
         A change to SHIPPED also adds the outbox items. An operator's transition ends the current worker's claim.
         """
         after = transition.after
-        updated = claim.next_attempt() if after is State.CHARGING else claim
+        updated = claim.next_attempt() if transition.begins_attempt else claim
         if transition.step:  # an operator decided; a new epoch lets the history record the same decision twice
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
