@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from chassis.background import in_background, repeat
+from chassis.background import in_background, log_errors, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySetting, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseUrl
@@ -58,6 +58,8 @@ async def build(
         operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         announce = partial(repeat, journal.announce, ANNOUNCE_SECONDS, "this replica cannot announce itself")
+        # Release leases from before a restart while this process has none of its own.
+        await log_errors(journal.release_own(), "leases not released, they will expire")
         async with in_background(recovery.run, outbox.run, retention, announce):
             yield
             await executor.close()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 from opentelemetry.context import Context
 
-from chassis.background import log_errors, repeat
+from chassis.background import repeat
 from chassis.failpoints import Failpoints
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -24,7 +24,6 @@ from checkout_service.saga import SagaResult
 log = structlog.get_logger()
 
 _ALERT_FAILURES = 3
-_RETRY_SECONDS = 1.0
 _STATISTICS_SECONDS = 5.0
 _SWEEP_SECONDS = 30.0
 
@@ -47,9 +46,7 @@ class Recovery:
     )
 
     async def run(self) -> None:
-        """Recover orders until cancelled. First release the leases that this replica held before a restart."""
-        while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - no event says when the database is back
-            await asyncio.sleep(_RETRY_SECONDS)
+        """Recover orders until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             statistics = repeat(self._update_statistics, _STATISTICS_SECONDS, "the statistics of orders cannot be read")
             tasks.create_task(statistics, name="statistics")
