@@ -33,7 +33,7 @@ class ApiTokenHandlers(Repository):
     """
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create a token once the password is verified. Only this response has its secret. Delete expired tokens."""
+        """Create a token after verifying the password, and delete expired ones. Only this response shows the secret."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:

@@ -59,7 +59,7 @@ class CrossSitePolicy:
             authorizer.refuse(CrossSiteRequest(), operation.name)
             if self.refused_unenforced:
                 raise CrossSiteRequest
-        # Require JSON: unlike forms and plain text, browsers send it to other origins only after a preflight request.
+        # Require JSON: browsers send forms and plain text to other origins, but JSON only after a preflight request.
         if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
             authorizer.refuse(JsonRequired(), operation.name)
 

@@ -49,11 +49,13 @@ _RULES = {
 
 @dataclass(frozen=True)
 class RequestInput:
-    """Reads no input: refuses query parameters, and ignores a body. Subclasses read the query or the body.
+    """An operation's input. This class accepts none: it rejects query parameters and ignores any body.
+
+    Subclasses read the query or the body.
 
     Attributes:
         model: the model that validates the input; None if the operation reads no input.
-        error_text: the text of every error about invalid input; by default the text names the invalid fields.
+        error_text: the message of every validation error; by default, the message names the invalid fields.
         ignores_query: whether unknown query parameters are ignored, as the contract demands for some operations.
     """
 

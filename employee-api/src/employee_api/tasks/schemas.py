@@ -86,7 +86,7 @@ class TaskSort(StrEnum):
 
 
 class Order(StrEnum):
-    """The direction of sorting."""
+    """The sort direction."""
 
     ASCENDING = "asc"
     DESCENDING = "desc"

@@ -107,7 +107,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if one is invalid."""
+    """The cart lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if invalid."""
 
     user_id: str
     etag: str
@@ -148,8 +148,8 @@ def generation_of(etag: str) -> str:
 class Contents:
     """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
 
-    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation from that
-    order's request.
+    If there is no cart, `etag` is empty. After an order has emptied the cart, `etag` is the cart's etag or generation
+    from that order's request.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)

@@ -203,7 +203,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
 
 
 def _resolve_last_attempt(decision: Refusal, tracking_id: str) -> Generator[Command[Any], Any, ChargeOutcome]:
-    """Resolve the attempts of a SETTLING order up to the last one, which the journal may have lost."""
+    """Resolve all attempts of a SETTLING order, even lost ones. Return the outcome of the last attempt."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
         if isinstance(outcome, Charged | KeyReused | Unsupported | InDoubt) or outcome == Fenced(existing=False):

@@ -190,7 +190,7 @@ def _contradiction(entry: Entry) -> str:
 
 
 def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
-    """Return digests of the order's content. Until the order is placed, omit what an earlier attempt may have set."""
+    """Return digests of the order's content. Until the order is placed, leave out fields that may still change."""
     order, items = entry.order, items_digest(entry.order.lines)
     digests = record_digests_pb2.RecordDigests(address=digest(order.address), items=items)
     if entry.is_placed:

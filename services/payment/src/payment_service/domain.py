@@ -122,10 +122,10 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChargeRequest:
-    """A requested charge, not validated. The amount is in whole units and nanos (1e-9 of a unit).
+    """A charge request that isn't validated yet. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge and returned by `resolve_or_fence`. Repeats may send different fingerprints.
+        fingerprint: stored with the charge and returned by `resolve_or_fence`. Retries may send another fingerprint.
         purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 

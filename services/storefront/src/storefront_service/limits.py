@@ -32,7 +32,7 @@ _HOUR_SECONDS = 3600.0
 
 
 class LimitReached(ResourceExhausted):
-    """There were too many orders, cards or declines, so nothing was ordered."""
+    """The visitor has placed too many orders, tried too many cards, or had too many declined. No order was placed."""
 
 
 class OrderLimits:

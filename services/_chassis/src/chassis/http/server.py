@@ -75,8 +75,8 @@ class HttpService:
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         settings = self.settings
-        # Probes bypass the limits, so that busy pods aren't restarted, and the host check, because their Host header
-        # contains the pod's address.
+        # Probes bypass the limits, or busy pods would be restarted. They also bypass the host check, because their Host
+        # header is the pod's address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )

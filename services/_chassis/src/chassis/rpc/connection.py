@@ -40,10 +40,10 @@ def open_channel(target: str, identity: Identity | None, options: Options = ()) 
 
 
 class Connection:
-    """A replacement for grpc.aio.Channel that supports plaintext, and mutual TLS with changing certificates.
+    """A replacement for grpc.aio.Channel that supports plaintext, and mutual TLS with certificate rotation.
 
-    `wrap` is called with each stub method's name, and returns an object that replaces the method. The connection sets
-    the object's `raw` attribute to the real method, on the channel in use.
+    `wrap` is called with each stub method's name, and returns the object to use in its place. The connection points the
+    object's `raw` attribute at the real method of the current channel.
     """
 
     def __init__(

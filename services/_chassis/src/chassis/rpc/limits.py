@@ -9,7 +9,7 @@ from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, gRPC counts ended streams until their memory is freed, so it would refuse clients below the limit.
+    # By default, gRPC counts finished streams until their memory is freed. Clients below the limit would be refused.
     ("grpc.http.overload_protection", 0),
     # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, it would resize this buffer.
     ("grpc.http2.bdp_probe", 0),

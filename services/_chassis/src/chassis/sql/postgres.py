@@ -135,7 +135,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover, the connection may still lead to the old server
+                await connection.close()  # after a failover, it may still be connected to the old primary
             raise
         finally:
             giving_up.cancel()
@@ -173,10 +173,10 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 
 @cache
 def in_psycopgs_style(text: str) -> bytes:
-    """Rewrite a statement in psycopg's parameter style, with arrays instead of list subqueries.
+    """Rewrite a statement in psycopg's parameter style, with arrays in place of subqueries that expand a list.
 
-    PostgreSQL estimates that a list subquery returns 100 rows. So while the table is small, it plans a full scan, and a
-    prepared statement keeps that plan as the table grows. For an array, it estimates only ten rows.
+    PostgreSQL assumes that such a subquery returns 100 rows. So while the table is small, it plans a full scan, and a
+    prepared statement keeps that plan as the table grows. For an array, PostgreSQL assumes only ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()

@@ -134,7 +134,7 @@ class Reader:
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
-            # Drop mismatches of orders that have changed since: some of their records may have been read earlier.
+            # Drop mismatches of orders that changed meanwhile: some records may have been read before the change.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
             if time.monotonic() >= deadline:
@@ -269,9 +269,9 @@ async def _pages(
     convert: Callable[[Any], Record],
     since: float,
 ) -> AsyncIterator[list[Record]]:
-    """Yield a list's pages. Stop at an empty page, or if the token doesn't change, because a record's time is invalid.
+    """Yield a list's pages, up to an empty one. Also stop if the page token stays the same: a time is invalid.
 
-    `records` names the field with a page's records, which `convert` converts.
+    `records` is the name of the field that holds a page's records. `convert` converts each of them.
 
     In a live shop, records are added all the time, so stop after the first page that is shorter than the one before.
     """
