@@ -13,7 +13,8 @@ from chassis.rpc import server
 from chassis.telemetry.instruments import Telemetry
 from checkout_service import outbox, placing, queue_workers
 from checkout_service.__main__ import Settings, build
-from checkout_service.journal.sql import Journal, open_journal
+from checkout_service.journal.opening import open_journal
+from checkout_service.journal.sql import Journal
 from checkout_service.peers import channels, shipping
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub

@@ -15,7 +15,8 @@ from chassis.values.money import MAX_UNITS, Money
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal, State, Transition
 from checkout_service.journal import statements
-from checkout_service.journal.sql import Journal, open_journal
+from checkout_service.journal.opening import open_journal
+from checkout_service.journal.sql import Journal
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, JournalUnavailable, OutboxItem, Sent, Statistics
 from shop_kit.databases import execute
 from shop_kit.orders import new_order

@@ -15,7 +15,7 @@ from chassis.sql.database import listed
 from chassis.sql.opening import open_database
 from checkout_service.domain import State
 from checkout_service.journal import statements
-from checkout_service.journal.sql import MIGRATIONS
+from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.ports import JournalUnavailable
 from shop_kit.databases import Templates, execute, plan_on_sqlite
 

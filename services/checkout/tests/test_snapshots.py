@@ -14,7 +14,7 @@ from chassis.values.money import Money
 from chassis.values.paging import Position
 from checkout_service.domain import Order, OrderLine, State
 from checkout_service.journal import snapshots
-from checkout_service.journal.sql import MIGRATIONS, open_journal
+from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import payment_pb2

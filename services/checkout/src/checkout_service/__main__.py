@@ -10,7 +10,8 @@ from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySetting, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
-from checkout_service.journal.sql import ANNOUNCE_SECONDS, MIGRATIONS, Journal, open_journal
+from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.journal.sql import ANNOUNCE_SECONDS, Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers

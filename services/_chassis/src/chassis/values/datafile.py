@@ -31,8 +31,10 @@ class DataFile(Generic[T]):
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             gc.disable()  # collecting a large value's objects would block the event loop
-            await asyncio.to_thread(self.refresh)  # parsing 10,000 products takes seconds
-            gc.enable()
+            try:
+                await asyncio.to_thread(self.refresh)  # parsing 10,000 products takes seconds
+            finally:
+                gc.enable()
 
     def refresh(self) -> None:
         """Reload the file if it has changed. If it is missing or invalid, log a warning and keep the old value."""

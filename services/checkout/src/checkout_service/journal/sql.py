@@ -3,21 +3,18 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
-from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
-from chassis.telemetry.instruments import Telemetry
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import rows, statements
@@ -35,7 +32,6 @@ from checkout_service.ports import (
 
 log = structlog.get_logger()
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 
 OUTBOX_LEASE_SECONDS = 5
 """How long an order's outbox items are reserved for the worker that placed the order."""
@@ -56,15 +52,6 @@ _REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that has not announced itse
 _RECOVERY_LEASES = 20
 _INSERTS = 10
 _COMPLETED_AT_ONCE = 100
-
-
-@asynccontextmanager
-async def open_journal(
-    url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
-) -> AsyncIterator["Journal"]:
-    """Open the journal in a migrated database. See chassis.sql.url for the URL formats."""
-    async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
-        yield Journal(opened, worker, lease_seconds)
 
 
 class Journal:

@@ -17,7 +17,7 @@ from chassis.sql.database import Database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
-from checkout_service.journal.sql import MIGRATIONS as JOURNAL_MIGRATIONS
+from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import JournalUnavailable
 from email_service.messages import MessageState, NewMessage

@@ -16,7 +16,7 @@ from chassis.rpc.server import run
 from chassis.sql.database import Database, Statement
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import Order
-from checkout_service.journal import sql, statements
+from checkout_service.journal import opening, statements
 from checkout_service.journal.sql import PROTOCOL, Journal
 
 _NUMBER = "(SELECT number FROM protocol) = :protocol"
@@ -44,12 +44,12 @@ class LaterJournal(Journal):
 
 @asynccontextmanager
 async def _open_journal(*arguments: Any, **options: Any) -> AsyncIterator[Journal]:
-    async with sql.open_journal(*arguments, **options) as journal:
+    async with opening.open_journal(*arguments, **options) as journal:
         # Before the first order: the number must not rise while one is being recorded.
         await log_errors(journal.announce(), "this replica cannot announce itself")
         yield journal
 
 
 if __name__ == "__main__":
-    with mock.patch.object(sql, "Journal", LaterJournal), mock.patch.object(Order, "purchase_id", ""):
-        run("checkout", Settings, partial(build, open_journal=_open_journal), migrations=sql.MIGRATIONS)
+    with mock.patch.object(opening, "Journal", LaterJournal), mock.patch.object(Order, "purchase_id", ""):
+        run("checkout", Settings, partial(build, open_journal=_open_journal), migrations=opening.MIGRATIONS)
