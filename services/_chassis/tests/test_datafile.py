@@ -31,7 +31,7 @@ async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_repl
     assert not data.value[2]  # a garbage collection would stop all threads
 
 
-def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_one_is_logged_once_or_fails_the_start(
+def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_one_is_logged_once(
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "data", "1", modified=1)
@@ -41,8 +41,12 @@ def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_o
         data.refresh()
         data.refresh()
     assert [entry["log_level"] for entry in logs] == ["warning"]
-    with pytest.raises(OSError, match="invalid literal"):
-        DataFile(tmp_path / "data", int)
     (tmp_path / "data").unlink()
     data.refresh()
     assert data.value == 1
+
+
+def test_an_invalid_file_fails_the_start(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("one")
+    with pytest.raises(OSError, match="invalid literal"):
+        DataFile(tmp_path / "data", int)

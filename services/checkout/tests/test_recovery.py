@@ -1,6 +1,8 @@
 """Recovery finishes orders whose workers failed, hung or were superseded, and finishes them once."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -41,6 +43,17 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(start: Start) -> Start:
     """Start a checkout with a short lease."""
     return partial(start, lease_seconds=1)
+
+
+async def test_a_restarted_checkout_resumes_its_own_orders_before_their_leases_end(
+    start: Start, run_sql: Callable[[str], object]
+) -> None:
+    async with start() as checkout:
+        await checkout.place("key")
+        await checkout.until_done(1)
+    run_sql(f"UPDATE orders SET state = 'CHARGING', lease_until = {time.time() + 300}")  # noqa: S608 - a constant
+    async with start() as checkout:
+        await checkout.until_done(1)
 
 
 async def place_until_success(checkout: Checkout, key: str | None) -> checkout_pb2.PlaceOrderResponse:

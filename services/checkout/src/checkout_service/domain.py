@@ -177,6 +177,7 @@ class Transition:
 
     @property
     def begins_attempt(self) -> bool:
+        """Whether the order's next attempt begins: with each change to CHARGING, and if the state stays the same."""
         return self.after in (State.CHARGING, self.before)
 
 
