@@ -125,7 +125,7 @@ def _synchronous(command: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an async command in a synchronous function, because Typer can't run async functions."""
     if not inspect.iscoroutinefunction(command):
         return command
-    import asyncio  # noqa: PLC0415 - importing it takes 30 ms, and `shop --help` doesn't need it
+    import asyncio  # noqa: PLC0415 - importing asyncio takes 30 ms, and `shop --help` doesn't need it
 
     return wraps(command)(lambda *args, **kwargs: asyncio.run(command(*args, **kwargs)))
 

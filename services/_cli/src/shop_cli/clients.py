@@ -43,8 +43,8 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; None means `default_address`. Replace errors that gRPC itself raises with errors
-    that tell the user what to do. Their reason is TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
+    `at` is `host:port` or a process; None means `default_address`. Replace gRPC's own errors with errors that tell the
+    user what to do, whose reason is TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -58,7 +58,7 @@ async def _client(
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # the service raised this error, not gRPC
+        if error.reason != "UNAVAILABLE":  # the service itself raised this error, not gRPC
             raise
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
@@ -86,7 +86,7 @@ mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailReco
 
 
 async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
-    """Add one product from each of the first `lines` categories, in quantities 1, 2, ..., and return the products."""
+    """Add a product from each of the first `lines` categories to a cart, in quantities 1, 2, ..., and return them."""
     async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:lines]
@@ -114,7 +114,8 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     """Return the TLS options for a channel to a program; an empty dict means plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    With $TLS_FOLDER, treat a loopback address as a forwarded port: expect the program's name in the certificate.
+    With $TLS_FOLDER, take a loopback address for a port forwarded from a cluster, where certificates don't contain
+    `localhost`: expect the name of the program's Kubernetes Service instead.
     Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):

@@ -60,7 +60,7 @@ def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
 
 
 def trace_query(request: Request) -> TraceQuery:
-    """Parse the parameters of a search for traces. Raise InvalidArgument if one is invalid."""
+    """Parse the query parameters of a trace search. Raise InvalidArgument if a parameter is invalid."""
     given = request.query_params
     order_id = given.get("order", "").strip()
     sort = given.get("sort", "started")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 _ROW_PIXELS = 50
-_MAX_COLUMN = 3  # the map has up to four columns, which fit on a phone
+_MAX_COLUMN = 3  # the last column's index: a map with four columns still fits on a phone
 
 
 def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:
@@ -26,6 +26,6 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return the points of an SVG polyline in an area 60 wide and 16 high."""
+    """Return the values as the points of an SVG polyline that is 60 wide and 16 high."""
     highest, step = max(values) or 1.0, 60 / (len(values) - 1)
     return " ".join(f"{step * index:.0f},{15 - 14 * value / highest:.1f}" for index, value in enumerate(values))

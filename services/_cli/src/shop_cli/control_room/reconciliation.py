@@ -16,17 +16,17 @@ from checkout_service.reconciliation.reader import Comparison, Reader, open_read
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree: if a worker dies, another takes over its order after 15 s, or later during faults.
+# Report records only if they disagree for longer: another worker takes over a dead worker's order after 15 s or more.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# The parent span of reconciliation's calls. It is unsampled, because traces of these calls would displace all others.
+# The parent span of reconciliation's calls. It is unsampled, because these calls' traces would crowd out all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The result of comparing the last 15 minutes' records. `unread` says why reading them failed; "" if it didn't."""
+    """The result of comparing the last 15 minutes' records. `unread` says why they can't be read; "" if they can."""
 
     found: Comparison = field(default_factory=Comparison)
     unread: str = ""

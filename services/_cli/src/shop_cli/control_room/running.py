@@ -100,7 +100,7 @@ def _describe(
 
 async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:
     try:
-        from shop_cli.local.stores import data_stores  # noqa: PLC0415 - needs optional packages
+        from shop_cli.local.stores import data_stores  # noqa: PLC0415 - this import needs optional packages
     except ImportError as error:
         message = f"{error.name} is not installed: make setup does so in the repository"
         raise FailedPrecondition(message, reason="STORE_MISSING") from error

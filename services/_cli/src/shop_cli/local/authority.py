@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # Backdate new certificates by this much, so that peers whose clocks are behind accept them.
 CLOCK_SKEW = timedelta(minutes=5)
-# RFC 5280 requires a critical SubjectAlternativeName in certificates whose subject is empty, as ours is.
+# RFC 5280 requires a critical SubjectAlternativeName in certificates with an empty subject, like ours.
 _CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
 _UNUSED = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
 

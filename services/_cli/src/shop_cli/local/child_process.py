@@ -30,7 +30,7 @@ class NotServing(Unavailable):
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder, then delete it. If a process fails or times out, keep it and mention its logs."""
+    """Yield a temporary folder, then delete it. If a process fails or times out, keep it and name its log folder."""
     folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder
@@ -112,7 +112,7 @@ class ChildProcess:
                 stderr=log,
                 cwd=folder,
                 env=environment,
-                start_new_session=True,  # so that Ctrl-C in the terminal reaches only this process
+                start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach the child
             )
         self.paused = False
         self.starts += 1
@@ -121,7 +121,7 @@ class ChildProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process and its children; do nothing if it has ended."""
         if self._child is not None and self.running:
-            with suppress(ProcessLookupError):  # the process has just ended
+            with suppress(ProcessLookupError):  # raised if the process has just ended
                 os.killpg(self._child.pid, number)
 
     def kill(self) -> None:

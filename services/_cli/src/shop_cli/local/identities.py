@@ -32,7 +32,7 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates for services and the operator. `folder` has a subfolder for each of them."""
+    """Certificates for the services and the operator. Each has its own subfolder of `folder`."""
 
     folder: Path
     lab: bool = False

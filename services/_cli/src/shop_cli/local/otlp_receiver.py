@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # a traceback could keep it alive until the event loop is closed, which its finalizer needs
+        del server  # its finalizer needs an open event loop, but a traceback could keep the server alive for longer
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -36,7 +36,7 @@ _DEFAULTS = {
 }
 
 _SECRET_BYTES = 32
-_HEALTH_SECONDS = 3.0  # longer than the 2 s that HTTP services' readiness checks wait for the database
+_HEALTH_SECONDS = 3.0  # HTTP services' readiness checks wait up to 2 s for the database
 
 
 class Process(ChildProcess):
@@ -113,7 +113,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the services' own channel options: a process that they can't reach, say because of a proxy, isn't ready.
+        # Use the services' own channel options: a process that clients can't reach, say due to a proxy, isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())

@@ -111,7 +111,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    Retry because commands that look for a running shop also take the lock, but only briefly.
+    Retry, because commands that look for a running shop hold the lock for a moment.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

@@ -1,6 +1,6 @@
 import re
 
-# C0 and C1 control characters except tab and line feed, line separators, and characters that change text direction.
+# Line separators, characters that change text direction, and control characters other than tab and line feed.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
