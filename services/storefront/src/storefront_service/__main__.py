@@ -62,7 +62,7 @@ class Settings(HttpServiceSettings):
     email_internal_addr: str
     # The key that signs session cookies. During a key rotation, list the new key, a comma and the old key.
     session_key: HmacKeySetting
-    # Hourly limits.
+    # How many orders, declined cards, different cards and confirmation e-mails to allow per hour.
     orders_per_session: PositiveInt = 10
     orders_per_network: PositiveInt = 600
     declines_per_session: PositiveInt = 5
@@ -101,7 +101,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # redirects would trust the Host header, and lead to http:// behind a proxy
+    routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http:// behind a TLS proxy
     # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.
     shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
     return with_headers(shop, PAGE_HEADERS)

@@ -32,9 +32,9 @@ class OrdersClient:
         return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
 
     async def place(self, user_id: str, total: Money, form: OrderForm) -> tuple[str, bool]:
-        """Order the user's cart if it still costs `total`. Return the order's id, and whether the form is a repeat.
+        """Order the user's cart if it still costs `total`. Return the order's id, and whether it already existed.
 
-        A repeat, which is a form that has already placed an order, returns that order and places no other.
+        If the same form has already placed an order, return that order and don't place another.
         """
         request = _request_to_wire(user_id, total.currency_code, form)
         metadata = (("idempotency-key", form.key), ("expected-total", str(total)))

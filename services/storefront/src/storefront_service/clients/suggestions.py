@@ -13,7 +13,7 @@ from storefront_service.domain import Ad, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Validate version names: the requested one comes from the visitor, and pages show the one that the service returns.
+# Validate version names: visitors choose the requested version, and pages show the version that the service returns.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
@@ -27,7 +27,7 @@ class SuggestionsClient:
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> tuple[Sequence[str], str]:
         """Return up to five products that go with the given products, and the service's version ("" if unknown).
 
-        The call's metadata contains `version`, so that a mesh or gateway can route by it; "" means any version.
+        Send `version` in the call's metadata, so that a mesh or gateway can route by version; "" means any version.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)

@@ -88,7 +88,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Place the order and redirect to its page. If the visitor hasn't seen the total yet, redirect to show it."""
+        """Place the order and redirect to its page. If the visitor hasn't seen the total, redirect to show it first."""
         fields, session = await read_form(request), session_of(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")

@@ -40,7 +40,7 @@ def found(value: T | None) -> T:
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if the service fails; let its refusals propagate."""
+    """Await a call that the page needs. Raise PartDown if the service fails, but let its refusals propagate."""
     try:
         return await call
     except REFUSALS:
@@ -109,7 +109,7 @@ class Pages:
             return list(amounts)
 
     async def recommended(self, request: Request, product_ids: Sequence[str]) -> tuple[Sequence[str], str]:
-        """Recommend products that go with the given ones. The header `shop-version` selects the service's version."""
+        """Recommend products that go with the given ones. The request's `shop-version` header selects a version."""
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
 

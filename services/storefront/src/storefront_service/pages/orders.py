@@ -19,7 +19,7 @@ from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import PERSONAL, Pages, found, or_none, require
 from storefront_service.web.middleware import CURRENCY_COOKIE, DELIVERY_COOKIE, session_of, set_cookie
 
-# End streams before the shutdown grace period does, so that they never delay a shutdown. Browsers then reconnect.
+# Keep event streams shorter than the shutdown grace period, so that they never delay a shutdown. Browsers reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
 # Limit the load: each stream holds a connection and polls its order, and visitors can open any number of streams.
@@ -57,7 +57,7 @@ class OrderPages(Pages):
     async def forget(self, request: Request) -> Response:
         """Empty the cart, and delete the session, address and currency cookies."""
         session, response = session_of(request), RedirectResponse("/orders", 303)
-        with contextlib.suppress(DomainError):  # if emptying the cart fails, it still expires on its own
+        with contextlib.suppress(DomainError):  # if emptying fails, the cart still expires on its own
             await self.clients.carts.empty(session.user_id)
         session.end()
         for name in (DELIVERY_COOKIE, CURRENCY_COOKIE):

@@ -34,7 +34,7 @@ def set_cookie(request: Request, response: Response, name: str, value: str, *, m
 
 
 def _full_name(request: Request, name: str) -> str:
-    """Return the cookie's name. Over HTTPS, add a prefix that makes browsers reject the cookie if set over HTTP."""
+    """Return the cookie's full name. Over HTTPS, its prefix makes browsers reject the cookie if it is set over HTTP."""
     if request.url.scheme != "https":
         return name
     return f"__Secure-{name}" if name in _PATHS else f"__Host-{name}"
