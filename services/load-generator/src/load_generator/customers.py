@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass
 class Customers:
-    """Opens sessions as they arrive, no matter how slow the shop is (open loop). `max_sessions` limits memory use."""
+    """Opens sessions at the planned times, however slow the shop is (open loop). `max_sessions` limits memory use."""
 
     environment: Environment
     figures: Figures
@@ -49,7 +49,7 @@ class Customers:
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until all workers have reported that their sessions are over, but at most a minute."""
+        """Wait until all workers have reported that their sessions are over, but for at most a minute."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
