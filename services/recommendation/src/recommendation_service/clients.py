@@ -11,7 +11,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog:
-    """Caches the product catalog. Only the first callers wait for it; a stale catalog is served while it refreshes."""
+    """Caches the product catalog. Only the first callers wait; during a refresh, callers get the stale catalog."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def same_price_band(catalog: Catalog, given: Sequence[str]) -> Sequence[Collecti
 
 
 class Purchases:
-    """Counts which products were bought together."""
+    """Counts how often products were bought together."""
 
     def __init__(self, purchases: Iterable[Collection[str]]) -> None:
         self._counts: dict[str, Counter[str]] = {}
