@@ -12,8 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    `contexts` are keywords of pages that the ad matches, ignoring case. An ad without contexts is a house ad, shown on
-    pages that no other ad matches.
+    `contexts` are the keywords of the pages that show the ad, ignoring case. An ad without contexts is a house ad,
+    which is shown on pages that no other ad matches.
     """
 
     redirect_url: str
