@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement
 from chassis.values.cards import has_card_number
 from chassis.values.fields import CONTROL
 
-# PostgreSQL can't store NUL.
+# PostgreSQL can't store NUL characters.
 _NO_NUL = r"^[^\x00]*$"
 _NO_CONTROL = rf"^[^{CONTROL}]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

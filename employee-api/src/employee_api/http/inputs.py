@@ -49,7 +49,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class RequestInput:
-    """An operation's input. This class accepts none: it rejects query parameters and ignores any body.
+    """An operation's input. This class accepts no input: it rejects query parameters and ignores any body.
 
     Subclasses read the query or the body.
 

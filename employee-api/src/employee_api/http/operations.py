@@ -209,7 +209,7 @@ class Operation:
 def operation(
     method: str, path: str, summary: str, access: Access = Access.OPEN, **fields: Any
 ) -> Callable[[HandlerT], HandlerT]:
-    """Return a decorator for methods that handle an operation. `fields` are other fields of the Operation."""
+    """Return a decorator for methods that handle an operation. `fields` are the Operation's other fields."""
 
     def decorate(handler: HandlerT) -> HandlerT:
         described = partial(Operation, method, path, summary, access, **fields)

@@ -1,6 +1,6 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searching and sorting by title ignore case, also outside ASCII (except in PostgreSQL databases with the locale `C`), and
+Searching and sorting by title ignore case, even outside ASCII (except in PostgreSQL databases with locale `C`), and
 treat composed and decomposed "é" as equal. Nothing else is normalized: "é" is not "e", and "ß" is not "ss".
 """
 
