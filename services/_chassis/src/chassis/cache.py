@@ -87,7 +87,7 @@ class TtlCache(Generic[K, V]):
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
-        deadline.set(None)  # don't inherit the first caller's deadline: callers with later ones may share this fetch
+        deadline.set(None)  # don't inherit the first caller's deadline: callers with more time may share this fetch
         try:
             value = await self._fetch(key)
         except Exception as error:

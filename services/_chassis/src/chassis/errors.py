@@ -30,7 +30,7 @@ class DomainError(Exception):
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
-        self.metadata = dict(metadata or {})  # a copy, because error handlers may add to it
+        self.metadata = dict(metadata or {})  # copy the mapping, because error handlers may add entries
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -85,7 +85,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The service's settings don't allow this caller to call the method. Our own clients raise Unavailable instead."""
+    """The service's settings don't let this caller call the method. Our own clients report this as Unavailable."""
 
 
 class Unavailable(DomainError):

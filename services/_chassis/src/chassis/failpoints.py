@@ -33,7 +33,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint. Raises ValueError for a malformed specification. Setting `ended` releases the calls waiting here."""
+    """A failpoint, created from its specification (ValueError if malformed). Setting `ended` releases waiting calls."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -68,7 +68,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
+            case _ if self._argument:  # a DomainError is logged without a traceback that would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
@@ -79,7 +79,7 @@ class Failpoints:
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
-        self.methods: set[str] = set()  # the failpoints of all service methods in this process
+        self.methods: set[str] = set()  # the names of the failpoints around service methods
         parsed = map(Failpoint, filter(None, specification.split(",")))
         self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # maps identifiers to failpoints
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time

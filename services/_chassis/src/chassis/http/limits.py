@@ -24,7 +24,7 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
     """Refuse requests with 503 while `max_requests` are in flight, and with 408 if a body takes over `body_seconds`.
 
     A request counts toward `max_requests` only once its body has arrived, so clients who never send a body can't use up
-    the limit. If the request is refused then, the application sees a disconnected client. Don't use uvicorn's
+    the limit. If a request is refused at that point, the application sees a disconnected client. Don't use uvicorn's
     `limit_concurrency` instead: it also refuses health probes, so Kubernetes would restart an overloaded pod.
     """
     limit = _Limit(max_requests, refusals)
@@ -101,13 +101,13 @@ class _Request:
 class Connections:
     """The open connections. At the limit, a new connection replaces one that is idle or still sending its request.
 
-    Of those connections, close the least recently active one in the network that has the most connections. If there
-    are none to replace, close the new connection.
+    The least recently active of these connections, in the network that has the most connections, is closed. If there
+    is none to replace, the new connection is closed.
     """
 
     _limit: int
     _refusals: Refusals
-    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # least recently active first
+    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # ordered from least to most recently active
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
         """Add a connection or, when a known connection receives data, mark it as the most recently active."""

@@ -29,9 +29,9 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Must exceed the idle timeout of load balancers, or they could send requests on connections that are being closed.
+# Must exceed load balancers' idle timeouts, or they could send requests on connections that we are closing.
 _KEEP_ALIVE_SECONDS = 75
-_STALL_SECONDS = 60  # how long a client may stop reading its response
+_STALL_SECONDS = 60  # how long a client may pause while reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
 _SPARE_CONNECTIONS = 100  # connections reserved for health probes, and for answering excess requests with 503

@@ -112,7 +112,7 @@ class ObservedApplication:
                     raise
             finally:
                 status = CLIENT_CLOSED_REQUEST if exchange.client_left else exchange.status
-                # How long an event stream stays open says nothing about how fast the service is.
+                # Don't count the time that an event stream stays open: it says nothing about how fast the service is.
                 ended = exchange.event_stream_started or time.perf_counter()
                 self._record(scope, span, status, error_type, ended - started)
                 span.end(time.time_ns() - int((time.perf_counter() - ended) * 1e9))

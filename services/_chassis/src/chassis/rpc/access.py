@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 Serve = Callable[[Any, Any], Awaitable[bytes]]
 
-# gRPC's keys for a verified certificate's names. gRPC sets the SPIFFE ID only if the certificate has no other URI.
+# gRPC's keys for the names in a verified certificate. gRPC sets the SPIFFE ID only if the certificate has no other URI.
 _SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 

@@ -43,7 +43,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # When a connection closes, gRPC resolves the name again to find new pods. Allow this once a second.
+    # When a connection closes, gRPC resolves the name again to find new pods, but at most this often.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.
@@ -178,7 +178,7 @@ class _Call:
 
     async def _run(self) -> Any:
         method = self._method
-        left = remaining_seconds()  # time left for the call being served
+        left = remaining_seconds()  # the time left to answer the call being served
         if left is not None and left <= 0:
             raise DeadlineExceeded(f"no time left to call {method.name}")
         timeout_seconds = self._timeout_seconds if left is None else min(self._timeout_seconds, left)

@@ -9,9 +9,9 @@ from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, gRPC counts finished streams until their memory is freed. Clients below the limit would be refused.
+    # By default, gRPC counts finished streams until their memory is freed, so it may refuse clients below the limit.
     ("grpc.http.overload_protection", 0),
-    # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, it would resize this buffer.
+    # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize it.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels excess calls.

@@ -24,7 +24,7 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record
 
 # Kubernetes restarts a pod that isn't live. An unready pod must stay live, because a restart wouldn't repair its store.
 _LIVENESS = "liveness"
-# Customers' requests are small; batches from our own services are larger.
+# Customers' requests are small, but our own services send large batches.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # While stopping, close the remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 class Listener:
     """A gRPC server with its own port and limits.
 
-    Given another listener's `health`, it only serves health checks, in plaintext: Kubernetes can't probe mutual TLS.
+    Given another listener's `health`, it only serves health checks, in plaintext, as Kubernetes can't use mutual TLS.
     """
 
     def __init__(

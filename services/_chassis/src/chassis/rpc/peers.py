@@ -68,7 +68,7 @@ class Peers:
         try:
             received = await request
         except asyncio.CancelledError:
-            if task in self._calls:  # the client has cancelled: `watch` removes tasks before it cancels them
+            if task in self._calls:  # `watch` hasn't removed the task, so the client has cancelled the call
                 raise
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
             raise
@@ -123,7 +123,7 @@ class Peers:
             connection.held[NO_REQUEST] = connection.received_bytes - self._received.get(address, 0)
         self._calls = {task: call for task, call in self._calls.items() if not task.done()}
         self._next_check = len(self._calls) + _UNCHECKED_CALLS
-        recent = time.monotonic() - _RECENT_SECONDS  # skip newer waits: their requests are about to be read
+        recent = time.monotonic() - _RECENT_SECONDS  # don't count newer waits: their requests are about to be read
         for peer, size, reason, started in self._calls.values():
             if (reason != NO_REQUEST or started <= recent) and (calling := found.get(_address(peer))):
                 # Our own clients keep a health watch open on each connection, so don't count its first open call.

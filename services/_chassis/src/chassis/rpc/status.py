@@ -38,7 +38,7 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 _KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # Reject eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
-# The only reasons that are recorded, because a peer outside this project may send anything.
+# Record only these reasons, because a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 

@@ -20,7 +20,7 @@ from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTele
 
 _CONNECT_SECONDS = "5"  # how long to wait for a new PostgreSQL connection, unless the URL sets `connect_timeout`
 _CONNECTIONS = 5
-_MORE_CONNECTIONS = 10  # opened under load and closed after use
+_MORE_CONNECTIONS = 10  # extra connections, opened under load and closed after use
 _MEASUREMENT = "_measurement"
 
 

@@ -52,8 +52,8 @@ class KeyedStore(Generic[EntryT]):
             ORDER BY recorded_at, {key} LIMIT :limit
         """
         # The range condition uses an index. In any collation, the range includes all keys that begin with the id and a
-        # colon. `substr` then excludes the range's other keys. CASE, because without statistics PostgreSQL expects few
-        # rows of `state = …`, and would scan the whole table.
+        # colon. `substr` then excludes the range's other keys. CASE hides the state condition from the planner: without
+        # statistics, PostgreSQL would expect few rows to match `state = …`, and would scan the whole table.
         self._list_of_orders = f"""
             SELECT {columns}, {table.recorded_id} FROM json_each(:items) CROSS JOIN {table.name}
             WHERE {key} >= value->>'id' AND {key} < (value->>'id') || 'z'

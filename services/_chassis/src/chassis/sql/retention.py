@@ -53,7 +53,7 @@ class Deletions:
     _paused: bool = field(default=False, init=False)
 
     async def run(self, days: float, telemetry: Telemetry) -> None:
-        """Delete rows older than `days` until cancelled. Every replica does this."""
+        """Keep deleting rows that are older than `days`, until cancelled. Every replica does this."""
         telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
         await repeat(partial(self._delete_all, days), _TURN_SECONDS, "old rows cannot be deleted", rows=self.name)
 
@@ -79,7 +79,7 @@ class Deletions:
         old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
         if not old:
             return []
-        # Record the deletion first. Otherwise, repeating a request whose row is gone could execute the request again.
+        # Record the deletion first. Otherwise, a repeated request whose row is gone could be executed again.
         await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
         values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))

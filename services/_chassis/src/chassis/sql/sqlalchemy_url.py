@@ -1,4 +1,4 @@
-"""Builds PostgreSQL URLs for SQLAlchemy. Keep this out of `engine`, which needs greenlet: most images lack it."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Not in `engine`, because `engine` needs greenlet, which most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL

@@ -32,7 +32,7 @@ _SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether `text` has digits with a card issuer's prefix and length, usual groups and a valid check digit."""
+    """Return whether `text` has a card number: an issuer's prefix and length, usual groups, and a valid check digit."""
     text = _with_ascii_digits(text)
     if not _LONG_NUMBER.search(text):
         return False

@@ -30,9 +30,9 @@ class DataFile(Generic[T]):
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
-            gc.disable()  # collecting a large value's objects would block the event loop
+            gc.disable()  # a garbage collection during the reload would block the event loop
             try:
-                await asyncio.to_thread(self.refresh)  # parsing 10,000 products takes seconds
+                await asyncio.to_thread(self.refresh)  # use a thread, because parsing 10,000 products takes seconds
             finally:
                 gc.enable()
 
@@ -43,7 +43,7 @@ class DataFile(Generic[T]):
                 return
             self._version = version  # set before parsing, so that an invalid version is logged only once
             self.value = self._load()
-            gc.freeze()  # exempts the value's objects from later collections
+            gc.freeze()  # exempts the value's objects from later garbage collections
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))

@@ -11,8 +11,8 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _MAX_REASON_LENGTH = 200
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
-# Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
-# Arabic are allowed. For use inside [...] in a regular expression.
+# Characters that no text may contain, because they control terminals or reorder text. Hebrew and Arabic direction
+# marks are allowed. For use inside [...] in a regular expression.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 # Invisible Hangul letters, which `isalnum` would count as letters.
 _FILLERS = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))

@@ -18,7 +18,7 @@ class HmacKeys:
         keys = [key.encode() for key in text.split(",")]
         if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
-        # 32 bits are enough to distinguish a few keys.
+        # A key id has 32 bits, which are enough to distinguish a few keys.
         hashes = [hmac.new(key, digestmod="sha256") for key in keys]
         return cls({_digest(key, b"key id")[:4].hex(): key for key in hashes})
 

@@ -8,10 +8,10 @@ from chassis.errors import InvalidArgument
 from chassis.values.cards import has_card_number, refuse_card_number
 from chassis.values.fields import CONTROL, has_control, limit_count, limit_text
 
-# Only these fields may contain line breaks (LF, or CRLF as browsers send) and tabs.
+# Only these fields may contain line breaks (LF, or the CRLF that browsers send) and tabs.
 _FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
 _CARD_FIELD = "credit_card_number"
-# Larger fields would block the event loop. On public ports, whole requests have at most 64 KiB.
+# Larger fields would block the event loop. On public ports, a whole request is limited to 64 KiB.
 _MAX_LENGTH, _MAX_ENTRIES, _MAX_LINES = 64 * 1024, 50_000, 200_000
 _CONTROL_IN_FREE_TEXT = re.compile(rf"\r(?!\n)|[{CONTROL}]")
 
