@@ -59,7 +59,7 @@ async def build(
         operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         announce = partial(repeat, journal.announce, ANNOUNCE_SECONDS, "this replica cannot announce itself")
-        # Release leases from before a restart while this process has none of its own.
+        # End the leases that this replica held before a restart now, while this process doesn't hold any yet.
         await log_errors(journal.release_own(), "leases not released, they will expire")
         async with in_background(recovery.run, outbox.run, retention, announce):
             yield

@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged. `charged_at` is when, in seconds since 1970, or 0 if just charged or unknown."""
+    """The card was charged. `charged_at` is a Unix time, or 0 if the charge was just made or its time is unknown."""
 
     transaction_id: str
     charged_at: float = 0.0

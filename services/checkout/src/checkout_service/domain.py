@@ -104,7 +104,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """An ordered product. `cost` is the price of all pieces in the order's currency, rounded to the minor unit."""
+    """An ordered product. `cost` is for the whole quantity, in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -129,7 +129,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """Identifies the purchase, which is this generation of the user's cart. Empty if the cart has no generation."""
+        """The purchase's id, derived from the user and the cart's generation; empty if the cart has no generation."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -177,7 +177,7 @@ class Transition:
 
     @property
     def begins_attempt(self) -> bool:
-        """Whether the order's next attempt begins: with each change to CHARGING, and if the state stays the same."""
+        """Whether this begins the order's next attempt: it does if it leads to CHARGING or doesn't change the state."""
         return self.after in (State.CHARGING, self.before)
 
 

@@ -36,7 +36,7 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# Sent items are completed after this long, in batches.
+# How long sent items wait until they are completed in a batch.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
 # A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.
@@ -98,7 +98,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items that are being sent, and complete them. Sending the rest again later has no further effect."""
+        """Wait for items that are being sent, and complete them. Items that take too long are safely sent again."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -176,7 +176,7 @@ class Outbox:
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
-        links = links_to(item.entry.traceparent)  # the order's own trace may have ended hours ago
+        links = links_to(item.entry.traceparent)  # don't continue the order's trace, which may have ended hours ago
         with self.telemetry.tracer.start_as_current_span(
             "send notification",
             Context(),

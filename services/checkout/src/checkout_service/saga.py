@@ -233,7 +233,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
-    """Void the charge once the shipment is fenced. Without a manifest, the refused try was the only one."""
+    """Void the charge once the shipment is fenced, or at once without a manifest: the refused try was the only one."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
@@ -280,7 +280,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition. If the journal lost the order, first restore it if safe. Return whether it was recorded."""
+    """Record a transition, restoring a lost order first if that is safe. Return whether the transition was recorded."""
     updated: bool = yield Update(transition)
     # Restore the order only if this attempt was charged: then no later attempt, even one the journal lost, was charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):

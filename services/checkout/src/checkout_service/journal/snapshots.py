@@ -24,7 +24,7 @@ _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 def dump(order: Order) -> bytes:
     fields = {
         "version": VERSION,
-        "address": order.address,  # orjson encodes a dataclass as an object
+        "address": order.address,  # orjson encodes the dataclass as a JSON object
         "lines": [
             {"product_id": line.product_id, "quantity": line.quantity, "cost": _dump_money(line.cost)}
             for line in order.lines

@@ -152,7 +152,7 @@ class Journal:
         """
         after = transition.after
         updated = claim.next_attempt() if transition.begins_attempt else claim
-        if transition.step:  # an operator decided; a new epoch lets the history record the same decision twice
+        if transition.step:  # an operator's decision: a new epoch lets the history record the same decision twice
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
         values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
@@ -228,7 +228,7 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def complete(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items. Return the ids of the orders now DONE."""
+        """Delete sent outbox items. Return the ids of the orders that are now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": rows.SENT_STEPS[item.kind]} for item in sent]
         return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
@@ -259,7 +259,7 @@ class Journal:
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these states (default: all), newest first. With `stuck`, only stuck orders, oldest first."""
+        """Return orders in these or all states, newest first. With `stuck`, return only stuck orders, oldest first."""
         if stuck:
             return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:

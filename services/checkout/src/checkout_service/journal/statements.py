@@ -121,7 +121,7 @@ REOPEN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The SQL for one queue: new or previously failed work on orders in one state or outbox items of one kind.
+    """The SQL for one queue: orders in one state, or outbox items of one kind. All are new, or all have failed before.
 
     Attributes:
         is_due: a condition that is true if the queue has rows to claim or correct.

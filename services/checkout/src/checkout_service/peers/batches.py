@@ -50,7 +50,7 @@ class Batches(Generic[ItemT]):
         together: sends items in one call and returns an error or None for each. If the call raises an error that a
             single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
-        telemetry: if several sampled traces share a call, records it in one trace and links it to the others.
+        telemetry: a call that serves several sampled traces becomes a span in one of them, with links to the others.
         delay_seconds: how long an item waits for other items to join its call.
         eager: whether to send an item without delay while no call is in progress.
     """

@@ -25,7 +25,7 @@ class InternalService:
     """An internal service that a peer may not offer.
 
     UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica also
-    returns it. So only a service that has never answered, for ABSENT_AFTER_SECONDS, counts as absent.
+    returns it. So a service that has never answered counts as absent only after ABSENT_AFTER_SECONDS.
     """
 
     def __init__(self, name: str) -> None:
@@ -51,7 +51,7 @@ class InternalService:
     async def exists(self, method: Callable[[RequestT], Awaitable[object]], probe: RequestT) -> bool:
         """Return whether the peer offers the service. Raise DomainError if this is unclear.
 
-        `probe`: a request that the service refuses.
+        `probe` is a request that the service refuses if it exists.
         """
         if not self.found:
             with suppress(*REFUSALS):

@@ -112,7 +112,7 @@ class ShopQuotes(Quotes):
     async def _fetch_conversion(self, conversion: tuple[Money, str]) -> Money:
         amount, to_code = conversion
         request = currency_pb2.CurrencyConversionRequest(to_code=to_code)
-        getattr(request, "from").CopyFrom(money_to_wire(amount))  # `from` is a Python keyword
+        getattr(request, "from").CopyFrom(money_to_wire(amount))  # `request.from` would be a syntax error
         try:
             with reading("currency", InvalidArgument, OutOfRange):
                 converted = await self._currency.Convert(request)

@@ -42,11 +42,11 @@ class ReconciliationSettings(Settings):
     email_internal_addr: str | None = None
     # Orders, charges and shipments older than this are not compared.
     window_hours: PositiveFloat = 24
-    # How long an order's steps may take before a missing step is a mismatch.
+    # How long an order's steps may take before a missing step counts as a mismatch.
     grace_minutes: NonNegativeFloat = 10
     # How long to wait for peers to become reachable: a new pod's network policies take effect only after a while.
     wait_seconds: NonNegativeFloat = 120
-    # Stop after this long, before the chart ends the job without a word.
+    # Stop and report after this long. At the job's deadline, which is later, Kubernetes would kill it without a report.
     stop_after_seconds: PositiveFloat = 480
 
 

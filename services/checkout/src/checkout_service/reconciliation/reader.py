@@ -205,7 +205,7 @@ class Reader:
         )
         reached = {_pages(*source, since): since for source in lists}
         while reached:
-            pages = min(reached, key=reached.__getitem__)  # the list that is furthest behind
+            pages = min(reached, key=reached.__getitem__)  # continue with the list that is furthest behind
             if (page := await anext(pages, None)) is None:
                 del reached[pages]
                 continue
@@ -269,7 +269,7 @@ async def _pages(
     convert: Callable[[Any], Record],
     since: float,
 ) -> AsyncIterator[list[Record]]:
-    """Yield a list's pages, up to an empty one. Also stop if the page token stays the same: a time is invalid.
+    """Yield a list's pages until one is empty, or until the page token stays the same because a time is invalid.
 
     `records` is the name of the field that holds a page's records. `convert` converts each of them.
 

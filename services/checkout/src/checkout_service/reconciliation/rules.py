@@ -119,7 +119,7 @@ class Effect:
     """A charge, shipment or confirmation of an order.
 
     Attributes:
-        key: the idempotency key; for confirmations the order id.
+        key: the idempotency key of a charge or shipment; for confirmations, the order id.
         label: what identifies the record for operators, such as a tracking id.
         amount: what was charged; None for shipments and confirmations.
         failed: whether this is a confirmation that will never be sent, rather than one that waits for the relay.
@@ -183,7 +183,7 @@ def find_mismatches(
     """Yield the mismatches between an order's records.
 
     Records newer than `due_before` may still lack a counterpart, unless they are dated later than `now`. Records older
-    than `complete_since` may lack one that has been deleted because of its age, so don't report them, unless the
+    than `complete_since` may lack a counterpart that was deleted because of its age, so don't report them, unless the
     kind of mismatch is already `known`.
     """
     order = records.order
