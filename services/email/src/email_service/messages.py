@@ -65,7 +65,7 @@ class ClaimedMessage:
 class MessageRecord:
     """A stored message. `accepted_at` and `changed_at` are Unix timestamps.
 
-    `closed`: who closed the unsent message (so that operators can ignore it), and why; empty if it is not closed.
+    `closed` tells who closed the unsent message, so that operators can ignore it, and why; otherwise, it is empty.
     """
 
     message_id: str
