@@ -34,7 +34,7 @@ class CartFull(FailedPrecondition):
 
 
 class QuantityTooLarge(FailedPrecondition):
-    """The quantity of a product in the cart would exceed an int32."""
+    """The quantity of a product in the cart would no longer fit into an int32."""
 
     def __init__(self) -> None:
         super().__init__(f"a cart holds at most {MAX_QUANTITY} of a product")
@@ -77,7 +77,7 @@ class Cart:
 class Addition:
     """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
 
-    Repeating an addition with the same idempotency key has no effect. A cart is anonymous if all additions to it were
+    Repeating an addition with the same idempotency key adds nothing. A cart is anonymous if all additions to it were
     anonymous. The store may evict an anonymous cart, unless an order has bought from it.
     """
 
@@ -107,7 +107,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The cart lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if invalid."""
+    """The lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if one is invalid."""
 
     user_id: str
     etag: str
