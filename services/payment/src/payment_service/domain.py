@@ -125,7 +125,7 @@ class ChargeRequest:
     """A charge request that isn't validated yet. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge and returned by `resolve_or_fence`. Retries may send another fingerprint.
+        fingerprint: the caller's request fingerprint, stored for `resolve_or_fence`. Retries may send a different one.
         purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
@@ -182,7 +182,7 @@ class PaymentProcessor:
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void the key's charge unless already voided; return it. Raise ChargeNotFound if the key has no charge."""
+        """Void the key's charge, unless it is voided already, and return it. Raise ChargeNotFound if there is none."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
