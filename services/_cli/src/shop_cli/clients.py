@@ -44,7 +44,7 @@ async def _client(
     """Open a client for a gRPC service of the program `name`.
 
     `at` is `host:port` or a process; None means `default_address`. Replace gRPC's own errors with errors that tell the
-    user what to do, whose reason is TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
+    user what to do. Their reasons are TLS_FAILED, NOT_READY, NOTHING_LISTENS and NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -114,8 +114,8 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     """Return the TLS options for a channel to a program; an empty dict means plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    With $TLS_FOLDER, take a loopback address for a port forwarded from a cluster, where certificates don't contain
-    `localhost`: expect the name of the program's Kubernetes Service instead.
+    If $TLS_FOLDER is set, assume that a loopback address is a port forwarded from a cluster. The certificate must then
+    contain the name of the program's Kubernetes Service instead of `localhost`.
     Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):

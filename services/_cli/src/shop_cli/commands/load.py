@@ -62,7 +62,7 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    # Use a separate process: Locust patches the standard library for gevent, and gRPC doesn't work with the patches.
+    # Use a separate process: Locust patches the standard library for gevent, and gRPC doesn't work with these patches.
     command = [sys.executable, "-P", "-m", "load_generator"]
     # Start a new session. Otherwise, Ctrl-C would signal the child twice: directly and through the handler below.
     with subprocess.Popen(  # noqa: S603 - this runs our own program
@@ -77,7 +77,7 @@ def load(
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Print the load generator's figures to standard error until it ends. Return its summary, or None without one."""
+    """Print the load generator's figures to standard error until it exits. Return its summary, if there is one."""
     summary = None
     for line in process.stdout or ():
         event = json.loads(line)

@@ -15,7 +15,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# The exit codes of a normal stop. A service that hasn't installed its signal handler yet ends with -SIGTERM.
+# Exit codes that count as a normal stop. A service that has only just started, without a handler, ends with -SIGTERM.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[

@@ -16,11 +16,11 @@ from checkout_service.reconciliation.reader import Comparison, Reader, open_read
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# Report records only if they disagree for longer: another worker takes over a dead worker's order after 15 s or more.
+# Tolerate disagreements for this long: a crashed worker's order is taken over only after 15 s, or later during faults.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# The parent span of reconciliation's calls. It is unsampled, because these calls' traces would crowd out all others.
+# The parent span of reconciliation's calls. It isn't sampled, so that traces of these calls don't crowd out all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 

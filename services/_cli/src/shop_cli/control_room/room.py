@@ -19,7 +19,7 @@ from shop_cli.local.telemetry_store import TelemetryStore
 
 
 class Section(Protocol):
-    """A part of a page that contains forms.
+    """Part of a page, with forms that the user can submit.
 
     Attributes:
         page: the path of the page that shows the section: `/`, or the section's own page, such as `/faults`.

@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return a percentile of call durations in milliseconds (0.99 means the p99); 0 if there were no calls."""
+    """Return a percentile of call durations in milliseconds (`share` 0.99 is the p99); 0 if there were no calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -30,7 +30,7 @@ class NotServing(Unavailable):
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder, then delete it. If a process fails or times out, keep it and name its log folder."""
+    """Yield a temporary folder, then delete it. If a process fails or times out, keep it and name it in the error."""
     folder, is_kept = Path(tempfile.mkdtemp(prefix=prefix)), False
     try:
         yield folder

@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs an open event loop, but a traceback could keep the server alive for longer
+        del server  # otherwise, a traceback could keep it until the event loop, which its finalizer needs, is closed
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

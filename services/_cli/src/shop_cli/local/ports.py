@@ -34,7 +34,7 @@ def require_free(port: int, name: str) -> None:
 
 @contextmanager
 def kept_from_connections(ports: Iterable[int]) -> Iterator[None]:
-    """Keep Linux from using ports for outgoing connections in this context. Services can still listen on them."""
+    """Keep Linux from using these ports for outgoing connections in this context. Services can still listen on them."""
     with ExitStack() as stack:
         if sys.platform == "linux":  # on macOS, no service could listen on a port that is bound here
             for port in ports:
@@ -71,6 +71,6 @@ def _is_free(port: int) -> bool:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean no IPv6 support
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # both errors mean IPv6 is unavailable
                 return False
     return True

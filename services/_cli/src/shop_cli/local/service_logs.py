@@ -13,7 +13,7 @@ _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line; `text` is the unparsed line. If it isn't JSON, only `service` and `event`, its text, are set."""
+    """A log line; `text` is the unparsed line. If it isn't JSON, `event` equals `text`, and only `service` is known."""
 
     time: str
     level: str

@@ -35,7 +35,7 @@ class Span:
 def tree_order(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
     """Yield a trace's spans with their depth: parents before their children, siblings by start time.
 
-    A span whose parent is missing is a root.
+    Treat a span whose parent is missing as a root.
     """
     ids = {span.span_id for span in spans}
     children: defaultdict[str, list[Span]] = defaultdict(list)

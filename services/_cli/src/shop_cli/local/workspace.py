@@ -54,7 +54,7 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return the path of the `shop` command: absolute with `anywhere`, otherwise relative where possible."""
+    """Return the path of the `shop` command: absolute if `anywhere` is set, otherwise relative where possible."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)

@@ -30,7 +30,7 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
 
 
 def _calls(spans: Sequence[Span]) -> list[Span]:
-    """Merge each call's two spans into one: the server span, with the times and the parent of the client span."""
+    """Merge each call's client and server spans into one server span that has the client span's times and parent."""
     clients = {span.span_id: span for span in spans if span.kind == "CLIENT"}
     servers = {span.parent_id: span for span in spans if span.kind == "SERVER" and span.parent_id in clients}
     calls = []
