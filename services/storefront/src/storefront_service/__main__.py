@@ -46,7 +46,7 @@ from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
-_OPTIONAL_SECONDS = 0.3  # timeout for calls that pages can do without: recommendations, ads and traces
+_OPTIONAL_SECONDS = 0.3  # timeout for optional calls, which fetch recommendations, ads and traces
 _ORDER_SECONDS = 4.0  # if checkout takes longer, the order continues in the background, and its page shows its progress
 
 

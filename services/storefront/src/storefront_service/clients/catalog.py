@@ -49,8 +49,8 @@ CHECKS: Mapping[str, Check] = {
         ("results.price_usd", _have_prices(found.results))
     ],
 }
-"""Rejects products with invalid prices here. Otherwise, converting the prices would fail, and logs would blame the
-currency service."""
+"""Response checks that reject products with invalid prices. Without them, converting the prices would fail, and logs
+would blame the currency service."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:
