@@ -101,7 +101,7 @@ class Figures:
         }
 
     def trim(self) -> None:
-        """Delete old per-second counts and chart points, because Locust never does."""
+        """Delete old per-second counts and chart points, because Locust never deletes them."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
         for entry in (*self._stats.entries.values(), self._stats.total):
             for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
