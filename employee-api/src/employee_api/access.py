@@ -51,7 +51,7 @@ class Scope(StrEnum):
 class Access(Enum):
     """What an operation requires of its caller if `AUTH_MODE` is `enforce`.
 
-    - SELF: a session, in every mode, because the operation acts on the caller. API tokens are refused.
+    - SELF: a session, in every mode, because the operation concerns the caller's own account. API tokens are refused.
     - SESSION: a session or API token of an approved user. An API token must have the operation's scope.
     - MANAGEMENT: like SESSION, but the user must also have a management role.
     - SUBORDINATE: like MANAGEMENT, but the caller must also outrank the user in the path.

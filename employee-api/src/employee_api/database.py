@@ -81,7 +81,7 @@ class Repository:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
-        """Return the first row by column name, or None if there is no row."""
+        """Return the first row, keyed by column name, or None if there is no row."""
         return next(iter(await self.find_rows(query)), None)
 
     async def execute(self, statement: Executable) -> None:

@@ -18,7 +18,7 @@ SQLModel.metadata.naming_convention = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A timestamp in UTC. SQLite stores no time zone, so reading adds UTC. Storing a naive value raises ValueError."""
+    """A UTC timestamp. SQLite stores no time zone, so reading adds UTC. Storing a naive datetime raises ValueError."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -30,7 +30,7 @@ class RegistrationMode(StrEnum):
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_PASSWORD_THREADS = 4
 _PASSWORD_MIN_LENGTH = 12
-_LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B requires allowing passwords of 64 characters
+_LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B requires services to accept passwords of 64 characters
 # Limit durations to a century, because databases must be able to store the current time plus a duration.
 _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 

@@ -13,7 +13,7 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
+# Once its failures reach the limit, a client must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
 # Once an e-mail's failures across all networks reach this multiple of the limit, all but known devices must wait.
@@ -69,7 +69,7 @@ class LoginLimiter:
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # Acquire the account's own slot first: an attempt that waits for it must not hold slots that others need.
+        # Acquire the account's own slot first: while waiting for it, an attempt must not hold slots that others need.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)

@@ -143,7 +143,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
+            await self.limiter.counts.reset([attempt.own])  # the network's failures may be an attacker's, so keep them
         return account
 
     @asynccontextmanager
@@ -189,7 +189,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
+            await self.limiter.counts.reset([attempt.own])  # the network's failures may be an attacker's, so keep them
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 

@@ -57,7 +57,7 @@ class Format:
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:
-        """Format a timestamp as 2026-01-31T23:59:59.000000Z, or in a zone as 2026-02-01T00:59:59.000000+01:00."""
+        """Format a timestamp as 2026-01-31T23:59:59.000000Z, or, in a zone, as 2026-02-01T00:59:59.000000+01:00."""
         moment: Any = col(column)
         if self.dialect == "sqlite":
             text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
