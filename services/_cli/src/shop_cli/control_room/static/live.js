@@ -1,11 +1,11 @@
 "use strict";
-// Patches the live sections once a second, and after a form, with what the server now renders. Without this script,
+// Updates the live sections from the server once a second, and whenever the user submits a form. Without this script,
 // users must reload the page.
 const connection = document.getElementById("connection");
 let isPressed = false;
 let refusal = "";
 
-// A press and its release must reach the same element, so nothing moves while the button is down.
+// A click counts only if press and release reach the same element, so move nothing while the mouse button is down.
 for (const type of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) {
   document.addEventListener(type, (event) => { isPressed = Boolean(event.buttons & 1); }, true);
 }
@@ -42,7 +42,7 @@ async function send(form, submitter) {
 }
 
 function say(text) {
-  if (connection.textContent !== text) connection.textContent = text; // a screen reader repeats what is set again
+  if (connection.textContent !== text) connection.textContent = text; // don't make screen readers repeat the same text
 }
 
 function report(error) {
@@ -57,6 +57,6 @@ if (document.querySelector("[data-live]")) poll();
 
 document.addEventListener("submit", (event) => {
   if (event.target.method !== "post") return;
-  event.preventDefault(); // loading the page again would lose the scroll position, the selection and the focus
+  event.preventDefault(); // reloading the page would lose the scroll position, the selection and the focus
   send(event.target, event.submitter).catch(report);
 });
