@@ -86,7 +86,7 @@ mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailReco
 
 
 async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
-    """Add a product from each of the first `lines` categories to a cart, in quantities 1, 2, ..., and return them."""
+    """Add one product from each of the first `lines` categories, in quantities 1, 2, ..., and return the products."""
     async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:lines]

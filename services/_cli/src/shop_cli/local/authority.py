@@ -79,7 +79,7 @@ def _sign(
     issuer: x509.Name,
     signer: EllipticCurvePrivateKey,
 ) -> tuple[bytes, bytes]:
-    """Return the subject's certificate and private key in PEM."""
+    """Return the subject's certificate and private key in PEM format."""
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - CLOCK_SKEW).not_valid_after(now + valid)

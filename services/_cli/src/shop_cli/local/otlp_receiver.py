@@ -49,7 +49,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
         **sampler,
-        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # URLs in spans can be 64 kB long
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # truncate long values, such as URLs of 64 kB
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_METRIC_EXPORT_INTERVAL": str(5 * delay_milliseconds),

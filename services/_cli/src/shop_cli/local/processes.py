@@ -36,7 +36,7 @@ _DEFAULTS = {
 }
 
 _SECRET_BYTES = 32
-_HEALTH_SECONDS = 3.0  # HTTP services' readiness checks wait up to 2 s for the database
+_HEALTH_SECONDS = 3.0  # more than the 2 s that HTTP services' readiness checks wait for the database
 
 
 class Process(ChildProcess):

@@ -9,7 +9,7 @@ from shop_cli.local.ports import PortInUse
 
 _STARTING_SECONDS = 10.0
 _CHECK_SECONDS = 0.25
-_READINESS_SECONDS = 5.0  # check serving processes less often, because each check costs milliseconds
+_READINESS_SECONDS = 5.0  # check serving processes only this often, because each check costs milliseconds
 _FIRST_DELAY_SECONDS = 0.2
 _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
