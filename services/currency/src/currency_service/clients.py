@@ -14,7 +14,7 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Fetches exchange rates from a URL. Uses the fallback if it is more recent, or if no fetch has succeeded.
+    """Fetches exchange rates from a URL. Uses the fallback if its rates are newer, or if no fetch has succeeded.
 
     `timeout_seconds` limits each fetch as a whole.
     """

@@ -22,5 +22,5 @@ class CurrencyService(currency_pb2_grpc.CurrencyServiceServicer):
         self, request: currency_pb2.CurrencyConversionRequest, context: ServicerContext
     ) -> money_pb2.Money:
         require_present(request.HasField("from"), "from")
-        amount = parse_wire_money(getattr(request, "from"), field="from")  # `from` is a Python keyword
+        amount = parse_wire_money(getattr(request, "from"), field="from")  # `request.from` would be a syntax error
         return money_to_wire(self._rates.value.convert(amount, request.to_code))
