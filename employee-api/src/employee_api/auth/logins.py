@@ -37,7 +37,7 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 class LoginBody(JsonBody):
     """A login request. Credentials that are too long for any account get the same response as wrong ones.
 
-    Reject them before normalization, which takes minutes for a megabyte of combining characters.
+    They are rejected before normalization, which would take minutes for a megabyte of combining characters.
     """
 
     error_text: str | None = "Email and password required"

@@ -74,7 +74,7 @@ class ExportHandlers(CsvExporter):
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        await anext(chunks)  # once the response has started, an error can't change its status
+        await anext(chunks)  # raise errors now: once the response has started, they can't change its status
         return _ClosingResponse(chunks, headers=headers, media_type=_CSV)
 
 

@@ -28,7 +28,10 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """If authorization is enforced, only management users see others' e-mails, and one management user must remain."""
+    """Handles employees' accounts.
+
+    If authorization is enforced, only management users see others' e-mails, and at least one such user must remain.
+    """
 
     users: UserRepository
     new_users: NewUserPreparer
