@@ -44,7 +44,7 @@ class ArrivalPlan:
     duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield arrival times after `begin` forever, in seconds since the start of the run.
+        """Yield an endless sequence of arrival times after `begin`, in seconds since the start of the run.
 
         Use thinning (Lewis and Shedler): generate candidates at the peak rate, and accept each with probability
         `factor / peak`.
