@@ -70,7 +70,7 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @dataclass
 class Repository:
-    """Gives a feature access to the database. Reads need no transaction; changes must be made in a `transaction`."""
+    """Base class for database access. Reads need no transaction; changes must be made in a `transaction`."""
 
     engine: AsyncEngine
     clock: Clock

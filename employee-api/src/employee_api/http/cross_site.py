@@ -1,4 +1,4 @@
-"""Decides which origins' pages may use the API. `chassis.http.checks` checks the request's host."""
+"""Decides from which origins web pages may use the API. `chassis.http.checks` checks the request's host."""
 
 from dataclasses import dataclass, replace
 
