@@ -33,7 +33,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint, created from its specification (ValueError if malformed). Setting `ended` releases waiting calls."""
+    """A failpoint. A malformed specification raises ValueError. Setting `ended` releases the calls that wait at it."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())

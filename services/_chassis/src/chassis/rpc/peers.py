@@ -146,7 +146,7 @@ def _excess(
 
 
 def _address(peer: str) -> str:
-    """Return the address of a gRPC peer, such as `ipv4:192.0.2.7:50312` or `ipv6:%5B2001:db8::7%5D:50312`."""
+    """Return the address in a gRPC peer name like `ipv4:192.0.2.7:50312` or `ipv6:%5B2001:db8::7%5D:50312`."""
     return unquote(peer).partition(":")[2]
 
 

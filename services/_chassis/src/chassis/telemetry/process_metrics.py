@@ -66,7 +66,7 @@ def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> No
 
 
 async def record_loop_lag(telemetry: Telemetry) -> None:
-    """Record how late a timer on the event loop fires, until cancelled.
+    """Until cancelled, record how late a timer on the event loop fires.
 
     The timer runs every 0.1 s, or every second while the process uses less than 2 % of a CPU.
     """
