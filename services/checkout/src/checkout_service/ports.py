@@ -172,7 +172,7 @@ class Quotes(Protocol):
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert without rounding to cents. Raise InvalidArgument for unknown currencies, OutOfRange for overflows."""
+        """Convert amounts without rounding. Raise InvalidArgument for an unknown currency, OutOfRange on overflow."""
 
 
 class Payment(Protocol):

@@ -18,12 +18,12 @@ MAX_CARD_NUMBER_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """A request to order the user's cart, with prices in `user_currency` (an ISO 4217 code). Not validated.
+    """An unvalidated request to order the user's cart, with prices in `user_currency` (an ISO 4217 code).
 
     Attributes:
         key: the idempotency key; None if the caller sent none.
         expected_total: the total that the customer was shown; None if the caller sent none.
-        fingerprints: the request's fingerprints, one per HMAC key, the current key's first.
+        fingerprints: the request's fingerprints, one per HMAC key, starting with the current key's.
         answer_by: the event-loop time by which the caller must have an answer.
     """
 
@@ -60,7 +60,7 @@ def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
-    """Return hex HMACs of all fields except the card's security code, one per HMAC key, the current key's first.
+    """Return hex HMACs of all fields except the card's security code, one per HMAC key, starting with the current key.
 
     Equal requests have equal fingerprints. Without the HMAC key, a fingerprint reveals nothing about the card.
     """

@@ -172,7 +172,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
     `tracking_id` is the tracking id from the operator, if the order was shipped. If payment or shipping records
-    contradict the decision, the order needs an operator again. A peer that offers no records contradicts nothing.
+    contradict the decision, the order needs an operator again. A peer without records can't contradict it.
     """
     charge = yield from _resolve_last_attempt(decision, tracking_id)
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
@@ -247,7 +247,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge whose content isn't the order's. If a parcel may have shipped, leave the order to an operator."""
+    """Void a charge that was made for other content. If a parcel may have shipped, leave the order to an operator."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():

@@ -39,9 +39,9 @@ def may_decide(state: State, decision: Refusal) -> bool:
 
 
 async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
-    """Record an operator's decision, then carry it out. Return the order, still SETTLING if that takes too long.
+    """Record and carry out an operator's decision. Return the order, which is still SETTLING if that takes too long.
 
-    Raise SettlementRefused if the order's state or the records of payment or shipping forbid the decision.
+    Raise SettlementRefused if the order's state, or payment or shipping records, forbid the decision.
     """
     before, name = seen.state, decision.reason.removeprefix("SETTLED_").lower()
     ended_as = _AFTER_DISMISSAL.get(before) if decision.reason == SETTLED_DISMISSED else None
@@ -65,9 +65,9 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
 
 
 def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
-    """Return the decision for an outcome, `refunded`, `shipped` or `dismissed`, and the tracking id, if any.
+    """Return the decision for an outcome (`refunded`, `shipped` or `dismissed`), and the tracking id, if any.
 
-    `text` is the tracking id if `shipped`, else the reason. Raise InvalidArgument if `text` or `by` is malformed.
+    `text` is the tracking id for `shipped`, otherwise the reason. Raise InvalidArgument if `text` or `by` is malformed.
     """
     message, is_shipped = signed_reason(by, text, outcome), outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):

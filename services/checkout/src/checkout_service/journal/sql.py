@@ -259,7 +259,7 @@ class Journal:
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these or all states, newest first. With `stuck`, return only stuck orders, oldest first."""
+        """Return orders in these states (default: any), newest first, or with `stuck`, stuck orders, oldest first."""
         if stuck:
             return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
 """The journal's SQL statements, which run on both SQLite and PostgreSQL: see `chassis.sql.database`.
 
-`{_NAME}` is a fragment from this module, `{NOW}` the database's time in seconds since 1970, `:name` a parameter.
+`{_NAME}` is a fragment from this module, `{NOW}` is the database's current Unix time, and `:name` is a parameter.
 """
 
 from dataclasses import dataclass

@@ -114,7 +114,7 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def compare(self, since: float, due_before: float, *, within_seconds: float = math.inf) -> Comparison:
-        """Compare all orders that were created, charged or shipped since `since`, are stuck, or disagreed before.
+        """Compare all orders that were created, charged or shipped since `since`, are stuck, or had mismatches before.
 
         Records newer than `due_before` may still lack a counterpart, unless they are dated in the future. After
         `within_seconds`, stop; the result is then incomplete.
@@ -236,7 +236,7 @@ class Reader:
 def _agreed(
     opened: Mapping[str, orders_pb2.OpenMismatch], records: OrderRecords, kinds: Collection[str]
 ) -> Iterable[orders_pb2.OpenMismatch]:
-    """Return the recorded mismatches that no longer exist. Skip those that can't be judged now."""
+    """Return the recorded mismatches of an order that no longer exist. Skip those that can't be checked now."""
     is_gone = records.order is None and not records.charges and not records.shipments
     is_judged = records.order is not None and not records.order.in_progress
     return [one for kind, one in opened.items() if is_gone or (is_judged and kind not in kinds)]

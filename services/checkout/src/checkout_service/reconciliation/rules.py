@@ -40,7 +40,7 @@ class Expected(Enum):
     NONE = auto()
     ANY = auto()
     PAIRED = auto()
-    """One if its partner record exists: charge and shipment need each other, and a shipment needs a confirmation."""
+    """One record if its partner exists: charge and shipment need each other, and a shipment needs a confirmation."""
 
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
@@ -166,7 +166,7 @@ class Mismatch:
 
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
-"""Maps each mismatch kind to the time since which the records that it may report as missing are complete.
+"""Maps each mismatch kind to the time since which the store that lacks a record is known to be complete.
 
 Older records may have been deleted. The time is infinite if the records could not be read. Charges are never deleted.
 """
@@ -248,7 +248,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield each difference as (kind, detail); kind None means `_Kinds.differs`. Compare ids only if `is_only`."""
+    """Yield differences as (kind, detail), where None stands for `_Kinds.differs`. Compare ids only if `is_only`."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
