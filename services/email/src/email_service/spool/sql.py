@@ -89,13 +89,13 @@ class Spool:
         return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
     async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "", closed: str = "") -> None:
-        """Change a claimed message to SENT, REFUSED or IN_DOUBT. `closed`: see `MessageRecord`."""
+        """Change a claimed message to SENT, REFUSED or IN_DOUBT. See `MessageRecord` for `closed`."""
         digests = current_digests(message.message_id, message.recipient, message.content, message.digests)
         values = {"state": state.value, "reason": reason, "closed": closed, "digests": digests}
         await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message to be sent after a delay. `deferred`: whether the relay deferred the message."""
+        """Requeue a claimed message to be sent after a delay. `deferred` tells whether the relay deferred it."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
@@ -107,7 +107,7 @@ class Spool:
     async def requeue(self, message_id: str, *, forget_sent: bool = False) -> bool:
         """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing.
 
-        `forget_sent`: whether to delete the message if it is SENT, so that it can be accepted again.
+        With `forget_sent`, delete a message that is SENT, so that it can be accepted again, and return True.
         """
         requeued = await self._write(statements.REQUEUE, letter_id=message_id)
         if forget_sent and not requeued:
