@@ -57,7 +57,7 @@ class Decline(StrEnum):
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the caller sent it, not validated. Its repr hides the number and the security code.
+    """An unvalidated card, as the caller sent it. Its repr hides the number and the security code.
 
     Attributes:
         number: the card number, whose digits may be separated by spaces or hyphens.
