@@ -134,7 +134,7 @@ class Manifest(Protocol):
     async def record(self, entry: Entry, charged_at: float = 0.0) -> Entry:
         """Store the entry unless its key already has an entry. Return the key's entry.
 
-        Raise ShipmentForgotten if the key may have had an entry that was deleted. `charged_at`: see `Shipper`.
+        Raise ShipmentForgotten if the key may have had an entry that was deleted. See `Shipper` for `charged_at`.
         """
 
     async def find(self, key: str) -> Entry | None: ...
