@@ -1,4 +1,4 @@
-"""Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or use CPU.
+"""Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or burn CPU.
 
 Tests set `FAILPOINTS="checkout.charge.after=kill"`, for example. `=error*2` fails only twice, and `=stall:1.5` waits
 1.5 seconds. Every service method also has two failpoints, one before its handler, such as `shop.AdService/GetAds`, and

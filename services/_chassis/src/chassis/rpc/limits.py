@@ -1,4 +1,4 @@
-"""Limits on the resources that the clients of a port may use. `OPTIONS` sets gRPC's own limits."""
+"""Limits on the resources that a port's clients may use. `OPTIONS` sets gRPC's own limits."""
 
 from chassis.errors import ResourceExhausted
 from chassis.rpc.peers import REASONS, Peers

@@ -84,7 +84,7 @@ class WrappingRegistrar:
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Make a handler reach its method's failpoints, unless these can never be enabled."""
+    """Wrap a handler so that it reaches its method's failpoints, unless these can never be enabled."""
     after = f"{name}.after"
     failpoints.methods |= {name, after}
     if not failpoints.changeable and failpoints.enabled.keys().isdisjoint({name, after}):

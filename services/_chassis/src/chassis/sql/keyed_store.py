@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - the fragments are constants
+# ruff: noqa: S608 - the SQL is built only from constants
 """Reads stores that have one row for each idempotency key: payment's ledger and shipping's manifest."""
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class KeyedStore(Generic[EntryT]):
         return self._decode(rows[0]) if rows else None
 
     async def scan(self, after: Position, limit: int) -> list[EntryT]:
-        """Return up to `limit` entries after a position."""
+        """Return up to `limit` entries that come after a position, oldest first."""
         rows = await self._database.report(self._list, {"at": after.at, "key": after.key, "limit": limit})
         return [self._decode_listed(row) for row in rows]
 

@@ -30,7 +30,7 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or the SQLite file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
-        from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - Alembic takes 22 MiB and most of a second
+        from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - importing Alembic takes 22 MiB and most of a second
 
         upgrade(url, migrations)
 
@@ -70,7 +70,7 @@ def _require_writable(path: Path) -> None:
 
 
 def _read_postgres(url: str, connect_seconds: float) -> tuple[Any, ...] | None:
-    import psycopg  # noqa: PLC0415 - takes 9 MB, and is only needed for PostgreSQL
+    import psycopg  # noqa: PLC0415 - importing it takes 9 MB, and is only needed for PostgreSQL
 
     deadline = time.monotonic() + connect_seconds
     while True:
@@ -93,7 +93,7 @@ def _read_postgres(url: str, connect_seconds: float) -> tuple[Any, ...] | None:
 def _read_sqlite(path: Path) -> tuple[Any, ...] | None:
     if not path.exists():
         return None
-    import sqlite3  # noqa: PLC0415 - takes 1 MB, and is only needed for SQLite
+    import sqlite3  # noqa: PLC0415 - importing it takes 1 MB, and is only needed for SQLite
 
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
         try:

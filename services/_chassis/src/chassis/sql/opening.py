@@ -12,9 +12,9 @@ def open_database(
     """Open a migrated database. PostgreSQL needn't be up yet. Database methods raise `unavailable()` when they fail."""
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:
-        from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB
+        from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - importing psycopg takes 9 MB
 
         return PostgresDatabase(libpq_url(url), telemetry, unavailable)
-    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - sqlite3 takes 1 MB
+    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - importing sqlite3 takes 1 MB
 
     return SqliteDatabase(path, telemetry, unavailable)

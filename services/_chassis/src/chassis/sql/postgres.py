@@ -1,4 +1,4 @@
-"""PostgreSQL databases. The server may restart at any time, because statements are retried until it responds."""
+"""Runs statements on PostgreSQL. They are retried for a few seconds, so the server may restart at any time."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""SQLite files. Concurrent writes share one transaction and one flush to disk."""
+"""Runs statements on SQLite files. Concurrent writes share one transaction and one flush to disk."""
 
 import asyncio
 import re

@@ -40,7 +40,7 @@ def validate_url(url: str) -> None:
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")
-    import psycopg.conninfo  # noqa: PLC0415 - takes 9 MB, and is only needed for PostgreSQL
+    import psycopg.conninfo  # noqa: PLC0415 - importing it takes 9 MB, and is only needed for PostgreSQL
 
     malformed = ValueError("not a URL that libpq accepts; special characters must be percent-encoded")
     if any(character.isspace() for character in libpq):

@@ -76,9 +76,9 @@ def _has_card(number: str) -> bool:
 def _grouped_digits(number: str) -> Iterator[str]:
     """Yield the digits of groups that may form a card number: one group, one of _SHAPES, or equal groups.
 
-    Equal groups of four digits may begin at any such group, for example after a house number. Groups of one or two
-    digits must have equal separators, and begin where the group size or separator changes. Otherwise, phone numbers
-    could match, and long lists would take too long. The last of several equal groups may be shorter.
+    A run of four-digit groups may begin at any of them, for example after a house number. A run of one- or two-digit
+    groups must have the same separator throughout, and begin where the group size or separator changes. Otherwise,
+    phone numbers could match, and long lists would take too long. The last group of a run may be shorter.
     """
     groups, gaps = _GROUP.findall(number), _GROUP.split(number)
     sizes = [*map(len, groups)]
