@@ -102,7 +102,7 @@ class PollTimer:
         if self._next.is_set():
             self._next = asyncio.Event()
             # Randomize the pause, so that replicas that started together do not keep claiming at the same moment.
-            seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+            seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - the pause is not a secret
             asyncio.get_running_loop().call_later(seconds, self._next.set)
         await self._next.wait()
 

@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - the fragments are constants
+# ruff: noqa: S608 - the SQL is built only from constants
 """The journal's SQL statements, which run on both SQLite and PostgreSQL: see `chassis.sql.database`.
 
 `{_NAME}` is a fragment from this module, `{NOW}` is the database's current Unix time, and `:name` is a parameter.
