@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - the fragments are constants
+# ruff: noqa: S608 - the SQL is built only from constants
 """Stores the ledger in the table `charges`, in a SQLite file or in PostgreSQL.
 
 Each statement runs in its own transaction, which is safe to repeat if the database's reply is lost.
