@@ -38,7 +38,7 @@ class ShopQuotes(Quotes):
     Quotes with DEPENDS_ON are cached too, but reused only while shipping is healthy. While shipping is down, every
     quote needs a call. That call fails, so no card is charged for an order that cannot be shipped.
 
-    Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
+    Every method raises DependencyUnavailable or PeerBroken if a peer fails instead of refusing the request.
 
     Attributes:
         can_ship: returns whether a shipping replica is connected and healthy.

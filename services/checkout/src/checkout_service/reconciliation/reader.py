@@ -116,7 +116,7 @@ class Reader:
     async def compare(self, since: float, due_before: float, *, within_seconds: float = math.inf) -> Comparison:
         """Compare all orders that were created, charged or shipped since `since`, are stuck, or had mismatches before.
 
-        Records newer than `due_before` may still lack a counterpart, unless they are dated in the future. After
+        Records newer than `due_before` needn't have a counterpart yet, unless they are dated in the future. After
         `within_seconds`, stop; the result is then incomplete.
         """
         found, now = Comparison(), time.time() + CLOCK_SKEW_SECONDS

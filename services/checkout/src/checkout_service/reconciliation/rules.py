@@ -182,9 +182,9 @@ def find_mismatches(
 ) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
-    Records newer than `due_before` may still lack a counterpart, unless they are dated later than `now`. Records older
-    than `complete_since` may lack a counterpart that was deleted because of its age, so don't report them, unless the
-    kind of mismatch is already `known`.
+    Records newer than `due_before` needn't have a counterpart yet, unless they are dated later than `now`. Records
+    older than `complete_since` are reported only if the kind of mismatch is already `known`, because their counterparts
+    may have been deleted.
     """
     order = records.order
     if order is not None and order.in_progress:
