@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from chassis.values.addresses import Address
 from chassis.values.keys import HmacKeys
+from chassis.values.orders import Address
 from checkout_service.domain import Card, charge_key, order_id_of, ship_key
 from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
 

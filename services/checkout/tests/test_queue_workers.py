@@ -11,7 +11,7 @@ import pytest
 from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.sql import retention
-from chassis.values.addresses import Address
+from chassis.values.orders import Address
 from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql

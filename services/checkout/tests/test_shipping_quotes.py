@@ -10,9 +10,9 @@ from chassis.errors import InvalidArgument
 from chassis.rpc.client import channel
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import CartLine, QuoteRefused
+from chassis.values.orders import Address, Item
+from checkout_service.domain import QuoteRefused
 from checkout_service.peers import quotes
 from checkout_service.peers.quotes import ShopQuotes
 from shop.shipping_pb2_grpc import ShippingServiceStub
@@ -22,7 +22,7 @@ COST = Money("USD", 4_995_000_000)
 BREMEN = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 BERLIN = Address("Main 1", "Berlin", "BE", "Germany", 10115)
 OSLO = Address("Gate 1", "Oslo", "", "Norway", 150)
-THREE_PIECES = [CartLine("mug", 3)]
+THREE_PIECES = [Item("mug", 3)]
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Quoting:
     telemetry: Telemetry
     serving: bool = True
 
-    async def calls_of(self, *parcels: tuple[Address, list[CartLine]]) -> int:
+    async def calls_of(self, *parcels: tuple[Address, list[Item]]) -> int:
         """Return how many calls it takes to quote these parcels, one after the other."""
         before = self.peers.shipping.calls["GetQuote"]
         for address, lines in parcels:
@@ -59,14 +59,14 @@ async def shipping(peers: FakePeers) -> AsyncIterator[Quoting]:
 
 
 async def test_a_quote_is_reused_for_as_many_pieces_to_the_same_country(shipping: Quoting) -> None:
-    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BERLIN, [CartLine("cup", 1), CartLine("pan", 2)])) == 1
+    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BERLIN, [Item("cup", 1), Item("pan", 2)])) == 1
     lookups = shipping.telemetry.counter(semconv.CACHE_LOOKUPS).points()
     counts = {dict(attributes)[semconv.CACHE_RESULT]: count for count, attributes in lookups}
     assert counts == {"miss": 1, "hit": 1}
 
 
 async def test_another_country_and_another_number_of_pieces_have_quotes_of_their_own(shipping: Quoting) -> None:
-    parcels = (BREMEN, THREE_PIECES), (OSLO, THREE_PIECES), (BREMEN, [CartLine("mug", 4)])
+    parcels = (BREMEN, THREE_PIECES), (OSLO, THREE_PIECES), (BREMEN, [Item("mug", 4)])
     assert await shipping.calls_of(*parcels) == 3
     assert await shipping.calls_of(*parcels) == 0
 
@@ -100,7 +100,7 @@ async def test_a_refused_quote_is_not_stored(shipping: Quoting) -> None:
 
 async def test_the_oldest_quote_makes_room(shipping: Quoting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotes, "MAX_QUOTES", 2)
-    one, two, three = ((BREMEN, [CartLine("mug", pieces)]) for pieces in (1, 2, 3))
+    one, two, three = ((BREMEN, [Item("mug", pieces)]) for pieces in (1, 2, 3))
     assert await shipping.calls_of(one, two, three) == 3
     assert await shipping.calls_of(two, three) == 0
     assert await shipping.calls_of(one) == 1

@@ -9,10 +9,10 @@ import pytest
 
 from chassis.rpc.wire import money_to_wire
 from chassis.sql.migrate import migrate
-from chassis.values.addresses import Address
 from chassis.values.money import Money
+from chassis.values.orders import Address, OrderLine
 from chassis.values.paging import Position
-from checkout_service.domain import Order, OrderLine, State
+from checkout_service.domain import Order, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire

@@ -3,19 +3,19 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import InvalidArgument
-from chassis.values.addresses import Address
 from chassis.values.money import MAX_UNITS, AmountOutOfRange, Money
-from email_service.domain import Line, Order, label, message_id_of
+from chassis.values.orders import Address, OrderLine
+from email_service.domain import Order, label, message_id_of
 
 ADDRESS = Address("1 Main Street", "Springfield", "IL", "US", 62704)
 
 
-def line(product_id: str = "mug", cost: Money | None = None) -> Line:
-    return Line(product_id, 2, cost or Money.of("EUR", 10, 250_000_000))
+def line(product_id: str = "mug", cost: Money | None = None) -> OrderLine:
+    return OrderLine(product_id, 2, cost or Money.of("EUR", 10, 250_000_000))
 
 
 def order(
-    *lines: Line,
+    *lines: OrderLine,
     order_id: str = "o-1",
     tracking_id: str = "",
     shipping: Money | None = None,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from email_service.domain import Confirmation, Line, Order, message_id_of
+from chassis.values.orders import Address, OrderLine
+from email_service.domain import Confirmation, Order, message_id_of
 from email_service.mime import Sender, parse_sender, to_mime
 from email_service.rendering import ConfirmationTemplates
 
@@ -17,7 +17,7 @@ TEMPLATES = ConfirmationTemplates()
 ORDER = Order(
     "o-1",
     "TRK-7",
-    [Line("stoneware-mug", 2, Money.of("EUR", 1029, 500_000_000)), Line("desk-lamp", 1, Money.of("EUR", 70))],
+    [OrderLine("stoneware-mug", 2, Money.of("EUR", 1029, 500_000_000)), OrderLine("desk-lamp", 1, Money.of("EUR", 70))],
     Money.of("EUR", 5, 990_000_000),
     Address("1 Main Street", "Springfield", "IL", "US", 62704),
 )
@@ -25,7 +25,7 @@ MARKUP = "<script>alert('&')</script>"
 HOSTILE = Order(
     MARKUP,
     MARKUP,
-    [Line(MARKUP, 1, Money.of("EUR", 1))],
+    [OrderLine(MARKUP, 1, Money.of("EUR", 1))],
     Money.of("EUR", 1),
     Address(MARKUP, MARKUP, MARKUP, MARKUP, 0),
 )

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from shipping_service.domain import Bracket, Item, Parcel, RateCard, Zone
+from chassis.values.orders import Address, Item
+from shipping_service.domain import Bracket, Parcel, RateCard, Zone
 from shipping_service.manifest.sql import SqlManifest, open_manifest
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import IdempotencyKeyReused
-from chassis.values.addresses import Address
+from chassis.values.orders import Address, Item
 from shipping_service.__main__ import Settings
-from shipping_service.domain import Entry, Item, Parcel, RateCard, ShipmentForgotten, Shipper
+from shipping_service.domain import Entry, Parcel, RateCard, ShipmentForgotten, Shipper
 from shipping_service.manifest.sql import open_manifest
 from shipping_service.store import parse_rate_card
 from shop_kit.databases import execute

@@ -9,8 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 
 from chassis.errors import FailedPrecondition, FieldViolation
-from chassis.values.addresses import Address
 from chassis.values.money import Money, total
+from chassis.values.orders import Address, Item, OrderLine
 
 _RANDOM_ID_VERSION = 7
 
@@ -80,12 +80,6 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class CartLine:
-    product_id: str
-    quantity: int
-
-
-@dataclass(frozen=True, slots=True)
 class Cart:
     """A cart. Other implementations of the cart service may omit the etag, and never send the last two attributes.
 
@@ -96,19 +90,10 @@ class Cart:
             customer adds or changes items.
     """
 
-    lines: tuple[CartLine, ...]
+    lines: tuple[Item, ...]
     etag: str | None
     ordered_etag: str | None = None
     generation: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OrderLine:
-    """An ordered product. `cost` is for the whole quantity, in the order's currency, rounded to the minor unit."""
-
-    product_id: str
-    quantity: int
-    cost: Money
 
 
 @dataclass(frozen=True)

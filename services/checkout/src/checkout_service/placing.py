@@ -12,8 +12,9 @@ from chassis.deadline import remaining_seconds
 from chassis.failpoints import Failpoints
 from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
+from chassis.values.orders import OrderLine
 from checkout_service import saga
-from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
+from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded
 from checkout_service.executor import Executor, Run
 from checkout_service.existing_orders import BeginAgain, ExistingOrders, Outcome, Placed, Replayed, may_begin_again

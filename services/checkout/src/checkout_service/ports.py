@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from chassis.errors import Unavailable
-from chassis.values.addresses import Address
 from chassis.values.money import Money
+from chassis.values.orders import Address, Item, OrderLine
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
-from checkout_service.domain import PLACED, Card, Cart, CartLine, Order, OrderLine, Refusal, State, charge_key, ship_key
+from checkout_service.domain import PLACED, Card, Cart, Order, Refusal, State, charge_key, ship_key
 
 # By default, the worker that serves the caller leases an order for this long. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0
@@ -168,7 +168,7 @@ class Quotes(Protocol):
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
         """Return the prices, in the order of `product_ids`. Raise ProductWithdrawn if a product is not for sale."""
 
-    async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
+    async def shipping(self, address: Address, lines: Sequence[Item]) -> Money:
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis.errors import InvalidArgument
-from chassis.values.addresses import Address, check_address
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, is_currency_code
+from chassis.values.orders import Address, check_address
 from checkout_service.domain import Card
 
 MAX_USER_ID_LENGTH = 128

@@ -5,7 +5,7 @@ from typing import Any
 
 from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
-from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.wire import item_to_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.database import Row
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, prices_digest
@@ -14,7 +14,7 @@ from checkout_service.domain import State
 from checkout_service.executor import Executor
 from checkout_service.existing_orders import Replayed
 from checkout_service.journal.sql import Journal
-from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
+from checkout_service.peers.wire import order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry
 from checkout_service.requests import MAX_USER_ID_LENGTH
@@ -180,7 +180,7 @@ def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = Fal
         reason=entry.reason,
         digests=_digests_of(entry) if digests and not entry.unreadable else None,
         unreadable=entry.unreadable or (_contradiction(entry) if digests else ""),
-        items=() if digests else lines_to_wire(entry.order.lines),
+        items=() if digests else map(item_to_wire, entry.order.lines),
     )
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from chassis.values.addresses import Address, check_address
 from chassis.values.countries import format_postal_code
 from chassis.values.digests import digest, items_digest, prices_digest
 from chassis.values.fields import limit_count, limit_text, require_text
 from chassis.values.money import Money, total
+from chassis.values.orders import Address, OrderLine, check_address
 
 MAX_LINES = 1000
 MAX_ID_LENGTH = 128
@@ -32,15 +32,6 @@ class RecipientRefused(FailedPrecondition):
     """The relay permanently refused this order's confirmation after an earlier request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A product in an order; `cost` covers the whole quantity."""
-
-    product_id: str
-    quantity: int
-    cost: Money
-
-
 def label(address: Address) -> list[str]:
     """Return the lines of an address label, omitting blank lines."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
@@ -54,7 +45,7 @@ class Order:
 
     order_id: str
     tracking_id: str
-    lines: Sequence[Line]
+    lines: Sequence[OrderLine]
     shipping_cost: Money
     address: Address
 

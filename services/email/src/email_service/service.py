@@ -12,7 +12,8 @@ from chassis.rpc.wire import address_from_wire, parse_wire_money
 from chassis.sql.database import is_rejected
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import limit_count, require_present
-from email_service.domain import MAX_ID_LENGTH, Line, MailNotSent, Order, RecipientRefused, digests_of
+from chassis.values.orders import OrderLine
+from email_service.domain import MAX_ID_LENGTH, MailNotSent, Order, RecipientRefused, digests_of
 from email_service.messages import MessageState, NewMessage, SpoolUnavailable
 from email_service.mime import Sender, to_mime
 from email_service.product_names import ProductNames
@@ -106,7 +107,8 @@ def _order_from_wire(message: order_pb2.OrderResult) -> Order:
     )
 
 
-def _line_from_wire(message: order_pb2.OrderItem, field: str) -> Line:
+def _line_from_wire(message: order_pb2.OrderItem, field: str) -> OrderLine:
     require_present(message.HasField("item"), f"{field}.item")
     require_present(message.HasField("cost"), f"{field}.cost")
-    return Line(message.item.product_id, message.item.quantity, parse_wire_money(message.cost, field=f"{field}.cost"))
+    cost = parse_wire_money(message.cost, field=f"{field}.cost")
+    return OrderLine(message.item.product_id, message.item.quantity, cost)

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
-from chassis.values.addresses import Address, check_address
 from chassis.values.countries import normalize_country
 from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
+from chassis.values.orders import Address, Item, check_address
 from chassis.values.paging import KeyedEntry
 
 MAX_TEXT_LENGTH = 256
@@ -37,12 +37,6 @@ class ShipmentFenced(Aborted):
 
 class ShipmentForgotten(FailedPrecondition):
     """The key has no entry, but may have had one: the charge is so old that the entry may already be deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    product_id: str
-    quantity: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import structlog
 
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
-from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.wire import address_from_wire, items_from_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import parse_seconds, require_present, require_text
-from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
+from shipping_service.domain import Entry, Parcel, RateCard, Shipper
 from shipping_service.manifest.sql import SqlManifest
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_internal import record_digests_pb2
@@ -95,5 +95,4 @@ def _shipment_to_wire(entry: Entry) -> pb2.RecordedShipment:
 
 def _parcel_from_wire(request: shipping_pb2.GetQuoteRequest | shipping_pb2.ShipOrderRequest) -> Parcel:
     require_present(request.HasField("address"), "address")
-    items = tuple(Item(item.product_id, item.quantity) for item in request.items)
-    return Parcel(address_from_wire(request.address), items)
+    return Parcel(address_from_wire(request.address), items_from_wire(request.items))

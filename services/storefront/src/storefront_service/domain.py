@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from chassis.values.money import Money
+from chassis.values.orders import Item, OrderLine
 
 BASE_CURRENCY = "USD"
 """The currency of catalog prices. Visitors see prices in this currency unless they choose another."""
@@ -64,12 +65,6 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True)
-class CartLine:
-    product_id: str
-    quantity: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ad:
     """A short text that links to a page of this shop."""
 
@@ -85,15 +80,6 @@ class Step:
     attempt: int
     epoch: int
     detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class OrderLine:
-    """A product in an order; `cost` covers the whole quantity."""
-
-    product_id: str
-    quantity: int
-    cost: Money
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +112,7 @@ class Order:
     tracking_id: str
     reason: str
     holds_cart: bool
-    lines: tuple[CartLine, ...] = ()
+    lines: tuple[Item, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from stdnum import luhn
 
 from chassis.errors import InvalidArgument
-from chassis.values.addresses import Address
 from chassis.values.cards import SEPARATORS, has_card_number
 from chassis.values.countries import postal_formats
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import has_control, parse_idempotency_key
+from chassis.values.orders import Address
 
 _MAX_TEXT = 256
 _NUMBERS = ("zip_code", "credit_card_number")

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Order, OrderLine, order_id_of
+from chassis.values.orders import Address, OrderLine
+from checkout_service.domain import Order, order_id_of
 from checkout_service.ports import Entry
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))

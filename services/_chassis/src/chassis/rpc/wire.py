@@ -1,12 +1,14 @@
 """Conversions between protobuf messages and amounts, times and addresses."""
 
+from collections.abc import Iterable
+
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis.values.addresses import Address
 from chassis.values.fields import require_between
 from chassis.values.money import MAX_NANOS, Money, parse_money
+from chassis.values.orders import Address, Item, OrderLine
 from chassis.values.paging import MAX_SECONDS
-from shop import address_pb2, money_pb2
+from shop import address_pb2, cart_pb2, money_pb2, order_pb2
 
 
 def money_to_wire(amount: Money) -> money_pb2.Money:
@@ -26,6 +28,18 @@ def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
 def is_price(message: money_pb2.Money, currency_code: str) -> bool:
     """Return whether the amount is valid, not negative and in the given currency."""
     return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS
+
+
+def item_to_wire(line: Item | OrderLine) -> cart_pb2.CartItem:
+    return cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
+
+
+def items_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
+    return tuple(Item(item.product_id, item.quantity) for item in items)
+
+
+def order_lines_from_wire(lines: Iterable[order_pb2.OrderItem]) -> tuple[OrderLine, ...]:
+    return tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in lines)
 
 
 def address_from_wire(message: address_pb2.Address) -> Address:

@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from chassis.rpc.wire import address_from_wire, money_from_wire
+from chassis.rpc.wire import address_from_wire, money_from_wire, order_lines_from_wire
 from chassis.sql.database import Row
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Order, OrderLine
+from chassis.values.orders import Address, OrderLine
+from checkout_service.domain import Order
 from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
@@ -65,7 +65,7 @@ def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Mon
     order = PlaceOrderResponse.FromString(snapshot).order
     return (
         address_from_wire(order.shipping_address),
-        tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in order.items),
+        order_lines_from_wire(order.items),
         money_from_wire(order.shipping_cost),
     )
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 from chassis.errors import DomainError, Unavailable, Unimplemented
+from chassis.rpc.wire import item_to_wire
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import Order
 from checkout_service.peers.batches import Batches, errors_of
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.wire import lines_to_wire
 from checkout_service.ports import Entry
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
@@ -63,5 +63,5 @@ class CartClient:
 
 def _removal_to_wire(order: Order) -> ordered_cart_pb2.RemoveOrderedRequest:
     return ordered_cart_pb2.RemoveOrderedRequest(
-        user_id=order.user_id, etag=order.cart_generation, order_id=order.order_id, items=lines_to_wire(order.lines)
+        user_id=order.user_id, etag=order.cart_generation, order_id=order.order_id, items=map(item_to_wire, order.lines)
     )

@@ -7,14 +7,14 @@ from typing import Any
 
 from chassis.cache import TtlCache
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.rpc.wire import address_to_wire, money_from_wire, money_to_wire
+from chassis.rpc.wire import address_to_wire, item_to_wire, money_from_wire, money_to_wire
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Cart, CartLine, ProductWithdrawn, QuoteRefused
+from chassis.values.orders import Address, Item
+from checkout_service.domain import Cart, ProductWithdrawn, QuoteRefused
 from checkout_service.peers.errors import READ_REFUSALS, reading
-from checkout_service.peers.wire import lines_from_wire, lines_to_wire
+from checkout_service.peers.wire import lines_from_wire
 from checkout_service.ports import Quotes
 from shop import cart_pb2, currency_pb2, product_catalog_pb2, shipping_pb2
 from shop.cart_pb2_grpc import CartServiceStub
@@ -74,7 +74,7 @@ class ShopQuotes(Quotes):
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
         return await self._prices.get(*product_ids)
 
-    async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
+    async def shipping(self, address: Address, lines: Sequence[Item]) -> Money:
         key = (address.country, sum(line.quantity for line in lines))
         cost, expires_at = self._quotes.get(key, (None, 0.0))
         if cost is not None and asyncio.get_running_loop().time() < expires_at and self.can_ship():
@@ -82,7 +82,7 @@ class ShopQuotes(Quotes):
             return cost
         self._lookups.add(1, self._miss)
         call = self._shipping.GetQuote(
-            shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
+            shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=map(item_to_wire, lines))
         )
         try:
             with reading("shipping", *READ_REFUSALS):

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 from chassis.errors import DomainError, Unimplemented
-from chassis.rpc.wire import address_to_wire, time_to_wire
-from chassis.values.addresses import Address
+from chassis.rpc.wire import address_to_wire, item_to_wire, time_to_wire
+from chassis.values.orders import Address, OrderLine
 from checkout_service.commands import Fenced, Forgotten, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
-from checkout_service.domain import OrderLine
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.wire import lines_to_wire
 from checkout_service.ports import Shipping
 from shop import shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
@@ -37,7 +35,7 @@ class ShippingClient(Shipping):
     async def ship(
         self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
     ) -> ShipOutcome:
-        request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=lines_to_wire(lines))
+        request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=map(item_to_wire, lines))
         metadata = (("idempotency-key", key),)
         age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from chassis.rpc.wire import address_from_wire, address_to_wire, money_to_wire
+from chassis.rpc.wire import address_from_wire, address_to_wire, item_to_wire, money_to_wire
 from chassis.values.money import parse_amount
-from checkout_service.domain import Card, CartLine, OrderLine
+from chassis.values.orders import Item
+from checkout_service.domain import Card
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
 from shop import cart_pb2, checkout_pb2, order_pb2, payment_pb2
@@ -34,23 +35,16 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
         shipping_tracking_id=entry.tracking_id,
         shipping_cost=money_to_wire(order.shipping_cost),
         shipping_address=address_to_wire(order.address),
-        items=[
-            order_pb2.OrderItem(item=item, cost=money_to_wire(line.cost))
-            for item, line in zip(lines_to_wire(order.lines), order.lines, strict=True)
-        ],
+        items=[order_pb2.OrderItem(item=item_to_wire(line), cost=money_to_wire(line.cost)) for line in order.lines],
     )
 
 
-def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
+def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
     """Convert a cart's lines, merging lines for the same product, which other implementations may return."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity
-    return tuple(CartLine(*line) for line in quantities.items())
-
-
-def lines_to_wire(lines: Iterable[CartLine | OrderLine]) -> list[cart_pb2.CartItem]:
-    return [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in lines]
+    return tuple(Item(*line) for line in quantities.items())
 
 
 def card_to_wire(card: Card) -> payment_pb2.CreditCardInfo:

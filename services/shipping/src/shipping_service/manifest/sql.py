@@ -15,8 +15,8 @@ from chassis.sql.keyed_store import KeyedStore, Table
 from chassis.sql.opening import open_database
 from chassis.sql.retention import Deletions
 from chassis.telemetry.instruments import Telemetry
-from chassis.values.addresses import Address
-from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, ShipmentForgotten
+from chassis.values.orders import Address, Item
+from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Parcel, ShipmentForgotten
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

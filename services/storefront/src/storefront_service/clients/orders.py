@@ -3,14 +3,14 @@ from collections.abc import Sequence
 from datetime import UTC
 
 from chassis.errors import NotFound
-from chassis.rpc.wire import address_to_wire, money_from_wire
+from chassis.rpc.wire import address_to_wire, items_from_wire, money_from_wire, order_lines_from_wire
 from chassis.values.countries import format_postal_code
 from chassis.values.money import Money
 from shop import checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
-from storefront_service.domain import CartLine, Order, OrderLine, Receipt, Step
+from storefront_service.domain import Order, Receipt, Step
 from storefront_service.order_form import OrderForm
 
 _REPLAYED = "order-replayed"
@@ -88,7 +88,7 @@ def _from_wire(
         tracking_id=order.tracking_id,
         holds_cart=_REMOVAL in {*order.outbox, *order.dead_letters} or _state_from_wire(order.state) in _UNSETTLED,
         reason=order.reason,
-        lines=tuple(CartLine(item.product_id, item.quantity) for item in order.items),
+        lines=items_from_wire(order.items),
         history=tuple(map(_step_from_wire, history)),
         receipt=receipt,
     )
@@ -106,8 +106,7 @@ def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> str:
 
 
 def _receipt_from_wire(result: order_pb2.OrderResult) -> Receipt:
-    lines = [OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in result.items]
     at = result.shipping_address
     city = " ".join(part for part in (format_postal_code(at.zip_code, at.country), at.city) if part)
     address = tuple(part for part in (at.street_address, city, at.state, at.country) if part)
-    return Receipt(tuple(lines), money_from_wire(result.shipping_cost), address)
+    return Receipt(order_lines_from_wire(result.items), money_from_wire(result.shipping_cost), address)

@@ -11,7 +11,8 @@ from starlette.routing import Route
 from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
-from storefront_service.domain import CartLine, Catalog, Product, Receipt, is_local_path
+from chassis.values.orders import Item
+from storefront_service.domain import Catalog, Product, Receipt, is_local_path
 from storefront_service.pages.frame import PERSONAL, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.middleware import CURRENCY_COOKIE, session_of, set_cookie
@@ -44,7 +45,7 @@ class CartView:
         return bool(self.rows) and all(row.product for row in self.rows)
 
 
-async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
+async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[Item], currency: str) -> CartView:
     """Return a view of the cart with the prices that checkout would charge."""
     sold = [(line, product) for line in lines if (product := catalog.get(line.product_id))]
     costs = await pages.prices([product.price * line.quantity for line, product in sold], currency)
@@ -92,7 +93,7 @@ class CartPages(Pages):
         key = parse_idempotency_key(form.get("key", ""), "key")
         quantity = _parse_quantity(form.get("quantity", ""))
         product = found((await self.catalog()).get(form.get("product_id", "")))
-        line, session = CartLine(product.id, quantity), session_of(request)
+        line, session = Item(product.id, quantity), session_of(request)
         if not session.begun or await self._is_unused(session.user_id):
             session.begin()
         await require("cart", self.clients.carts.add(session.user_id, line, key))
@@ -101,7 +102,7 @@ class CartPages(Pages):
     async def set_quantity(self, request: Request) -> Response:
         """Set a product's quantity in the cart, even if the product is no longer sold; 0 removes the product."""
         form = await read_form(request)
-        line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
+        line = Item(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
         await require("cart", self.clients.carts.set_quantity(session_of(request).user_id, line))
         return RedirectResponse("/cart", _SEE_OTHER)
 

@@ -16,8 +16,9 @@ from chassis.errors import REFUSALS, DomainError, InvalidArgument
 from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, parse_amount
+from chassis.values.orders import Item
 from storefront_service import order_form
-from storefront_service.domain import CartLine, Receipt, session_label
+from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import MAX_QUANTITY, view_cart, view_receipt
 from storefront_service.pages.frame import PERSONAL, Pages
@@ -122,7 +123,7 @@ class CheckoutPages(Pages):
         user_id = session.next_id(key)
         for number, line in enumerate(await self.clients.carts.read(session.user_id)):
             for added in range(0, line.quantity, MAX_QUANTITY):
-                part = CartLine(line.product_id, min(MAX_QUANTITY, line.quantity - added))
+                part = Item(line.product_id, min(MAX_QUANTITY, line.quantity - added))
                 await self.clients.carts.add(user_id, part, f"{user_id}-{number}-{added}")
         session.renew(user_id, has_orders=bool(orders))
 

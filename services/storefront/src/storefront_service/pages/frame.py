@@ -14,8 +14,9 @@ from starlette.responses import HTMLResponse
 
 from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
+from chassis.values.orders import Item
 from storefront_service.clients import Clients
-from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product
+from storefront_service.domain import BASE_CURRENCY, Catalog, Product
 from storefront_service.web.middleware import CURRENCY_COOKIE, read_cookie, session_of
 from storefront_service.web.templates import Templates
 
@@ -74,7 +75,7 @@ class Pages:
     templates: Templates
     clients: Clients
 
-    async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
+    async def frame(self, request: Request, cart: Sequence[Item] | None = None) -> Frame:
         """Load the frame, leaving out parts that are slow or fail. Read the cart only if `cart` is None."""
         user_id, carts = session_of(request).user_id, self.clients.carts
         lines, codes, catalog = await asyncio.gather(
@@ -96,7 +97,7 @@ class Pages:
         """Return the catalog. Raise PartDown if it is unavailable."""
         return await require("catalog", self.clients.catalog.current())
 
-    async def cart_lines(self, request: Request) -> tuple[CartLine, ...]:
+    async def cart_lines(self, request: Request) -> tuple[Item, ...]:
         """Return the lines of the visitor's cart. Raise PartDown if the cart is unavailable."""
         return await require("cart", self.clients.carts.read(session_of(request).user_id))
 

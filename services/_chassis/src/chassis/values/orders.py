@@ -1,8 +1,26 @@
+"""The parts of carts and orders that services exchange."""
+
 from dataclasses import dataclass
 
 from chassis.values.fields import limit_text, require_between, require_words
+from chassis.values.money import Money
 
 MAX_TEXT_LENGTH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    product_id: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLine:
+    """An ordered product. `cost` covers the whole quantity."""
+
+    product_id: str
+    quantity: int
+    cost: Money
 
 
 @dataclass(frozen=True, slots=True)
