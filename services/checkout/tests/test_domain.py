@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
 from chassis.values.keys import HmacKeys
-from chassis.values.orders import Address
-from checkout_service.domain import Card, charge_key, order_id_of, ship_key
+from chassis.values.orders import Address, Card
+from checkout_service.domain import charge_key, order_id_of, ship_key
 from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
 
 KEY = HmacKeys.parse("k" * 32)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from payment_service.cards import Brand, Card, CardNumberInvalid, Decline, brand_of, check_format, decline_reason
+from chassis.values.orders import Card
+from payment_service.cards import Brand, CardNumberInvalid, Decline, brand_of, check_format, decline_reason
 from shop_kit.failing import rejecting
 
 TODAY = date(2026, 11, 30)

@@ -6,7 +6,8 @@ import pytest
 
 from chassis.errors import DomainError, IdempotencyKeyReused
 from chassis.values.keys import HmacKeys
-from payment_service.cards import Brand, Card
+from chassis.values.orders import Card
+from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,
     ChargeFenced,

@@ -15,8 +15,9 @@ from chassis.sql.migrate import migrate
 from chassis.sql.url import sqlite_path
 from chassis.values.keys import HmacKeys
 from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
+from chassis.values.orders import Card
 from chassis.values.paging import Position
-from payment_service.cards import Brand, Card, Decline
+from payment_service.cards import Brand, Decline
 from payment_service.domain import CartOrdered, ChargeRequest, Entry, Payment, PaymentProcessor, State
 from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
 from shop_kit.databases import execute

@@ -8,8 +8,10 @@ from typing import Literal
 import grpc
 import pytest
 
+from chassis.rpc.wire import card_to_wire
 from chassis.values import paging
 from chassis.values.keys import HmacKeys
+from chassis.values.orders import Card
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
@@ -50,12 +52,7 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
     """Make a request to charge 12.34 EUR to a card that expires in this year."""
     return payment_pb2.ChargeRequest(
         amount=money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000),
-        credit_card=payment_pb2.CreditCardInfo(
-            credit_card_number="4242 4242 4242 4242",
-            credit_card_cvv=123,
-            credit_card_expiration_year=year,
-            credit_card_expiration_month=11,
-        ),
+        credit_card=card_to_wire(Card("4242 4242 4242 4242", 123, year, 11)),
     )
 
 

@@ -33,7 +33,7 @@ def test_an_invalid_field_has_a_problem_without_its_value(name: str, value: str)
 def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card_data() -> None:
     fields = {name: f" {value} " for name, value in order_fields().items()} | {"key": "key-1"}
     form = order_form.parse(fields)
-    assert (form.address.city, form.address.zip_code, form.card_number, form.month) == ("Hamburg", 20095, CARD, 12)
+    assert (form.address.city, form.address.zip_code, form.card.number, form.card.month) == ("Hamburg", 20095, CARD, 12)
     assert (CARD in repr(form), "123" in repr(form)) == (False, False)
 
 
@@ -41,7 +41,7 @@ def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card
 def test_numbers_are_accepted_as_they_are_pasted(mark: str) -> None:
     pasted = mark.join(("\u202d4242", "4242", "4242", "4242\ufeff"))
     form = order_form.parse({**order_fields(), "credit_card_number": pasted, "zip_code": f"20{mark}095"})
-    assert (form.card_number, form.address.zip_code) == (CARD, 20095)
+    assert (form.card.number, form.address.zip_code) == (CARD, 20095)
 
 
 @pytest.mark.parametrize(("country", "code"), [("United Kingdom", "SW1A 1AA"), ("Canada", "K1A 0B1")])
@@ -69,7 +69,7 @@ def test_every_country_of_the_rate_card_is_on_the_list() -> None:
 def test_before_the_total_is_shown_no_card_is_needed_and_an_international_domain_is_encoded() -> None:
     fields = {name: text for name, text in order_fields().items() if name not in order_form.CARD_FIELDS}
     form = order_form.parse({**fields, "email": "ada@m\u00fcnchen.example"}, with_card=False)
-    assert (form.address.city, form.card_number, form.cvv) == ("Hamburg", "", 0)
+    assert (form.address.city, form.card.number, form.card.cvv) == ("Hamburg", "", 0)
     assert form.email == "ada@xn--mnchen-3ya.example"
 
 

@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime
 
 from chassis.errors import InvalidArgument
+from chassis.rpc.wire import card_to_wire
+from chassis.values.orders import Card
 from shop.address_pb2 import Address
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
@@ -25,9 +27,4 @@ def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None 
     expires = expires or f"{datetime.now(UTC).year + 1}-12"
     if not re.fullmatch("[0-9]{4}-[0-9]{2}", expires):
         raise InvalidArgument.field("expires", "must be a year and a month such as 2031-12")
-    return CreditCardInfo(
-        credit_card_number=number,
-        credit_card_cvv=cvv,
-        credit_card_expiration_year=int(expires[:4]),
-        credit_card_expiration_month=int(expires[5:]),
-    )
+    return card_to_wire(Card(number, cvv, year=int(expires[:4]), month=int(expires[5:])))

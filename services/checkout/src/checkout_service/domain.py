@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
@@ -67,16 +67,6 @@ SETTLED_REFUNDED, SETTLED_SHIPPED, SETTLED_DISMISSED = "SETTLED_REFUNDED", "SETT
 # If the journal has lost an order, record it again only when it changes to one of these states. They imply that the
 # current attempt was charged, so no later attempt can have been charged.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A card to pass on to payment. It is never stored, and its repr shows none of its fields."""
-
-    number: str = field(repr=False)
-    cvv: int = field(repr=False)
-    expiration_year: int = field(repr=False)
-    expiration_month: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

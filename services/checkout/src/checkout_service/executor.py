@@ -13,9 +13,10 @@ from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.values.backoff import backoff_seconds
+from chassis.values.orders import Card
 from checkout_service import commands
 from checkout_service.commands import Command
-from checkout_service.domain import Card, State, Transition
+from checkout_service.domain import State, Transition
 from checkout_service.failpoints import around
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics

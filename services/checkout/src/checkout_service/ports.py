@@ -8,10 +8,10 @@ from typing import Protocol, TypeAlias
 
 from chassis.errors import Unavailable
 from chassis.values.money import Money
-from chassis.values.orders import Address, Item, OrderLine
+from chassis.values.orders import Address, Card, Item, OrderLine
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
-from checkout_service.domain import PLACED, Card, Cart, Order, Refusal, State, charge_key, ship_key
+from checkout_service.domain import PLACED, Cart, Order, Refusal, State, charge_key, ship_key
 
 # By default, the worker that serves the caller leases an order for this long. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0

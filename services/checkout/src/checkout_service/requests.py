@@ -9,8 +9,7 @@ from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, is_currency_code
-from chassis.values.orders import Address, check_address
-from checkout_service.domain import Card
+from chassis.values.orders import Address, Card, check_address
 
 MAX_USER_ID_LENGTH = 128
 MAX_CARD_NUMBER_LENGTH = 64
@@ -70,8 +69,7 @@ def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]
     if card is not None:
-        digits = card.number.replace(" ", "").replace("-", "")
-        parts += [digits, str(card.expiration_year), str(card.expiration_month)]
+        parts += [card.digits, str(card.year), str(card.month)]
     # Prefix each part with its length, so that no two different requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
     return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]

@@ -2,18 +2,16 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from functools import cached_property
 
 from stdnum import luhn
 
 from chassis.errors import FieldViolation, InvalidArgument
 from chassis.values.fields import require_between
+from chassis.values.orders import Card
 
 _NUMBER = re.compile(r"[0-9]{12,19}")
-_SEPARATORS = str.maketrans("", "", " -")
 
 
 class Brand(StrEnum):
@@ -53,26 +51,6 @@ class Decline(StrEnum):
 
     BRAND_NOT_ACCEPTED = "BRAND_NOT_ACCEPTED"
     CARD_EXPIRED = "CARD_EXPIRED"
-
-
-@dataclass(frozen=True)
-class Card:
-    """An unvalidated card, as the caller sent it. Its repr hides the number and the security code.
-
-    Attributes:
-        number: the card number, whose digits may be separated by spaces or hyphens.
-        cvv: the security code as an integer, so 012 becomes 12.
-        year, month: when the card expires (four-digit year). The card is valid until the end of that month.
-    """
-
-    number: str = field(repr=False)
-    cvv: int = field(repr=False)
-    year: int
-    month: int
-
-    @cached_property
-    def digits(self) -> str:
-        return self.number.translate(_SEPARATORS)
 
 
 def check_format(card: Card, path: str) -> None:

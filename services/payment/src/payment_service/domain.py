@@ -16,9 +16,10 @@ from typing import Protocol
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, parse_money
+from chassis.values.orders import Card
 from chassis.values.paging import KeyedEntry
 from payment_service import cards
-from payment_service.cards import Brand, Card
+from payment_service.cards import Brand
 
 # The UUID namespace for transaction ids. Never change it: repeated charges would get different ids.
 _TRANSACTION_IDS = uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47")

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import structlog
 
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
-from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.wire import card_from_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.keyed_store import KeyedStore
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest
 from chassis.values.fields import limit_text, require_present, require_text
-from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
 from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as pb2
@@ -70,17 +69,11 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest, metadata: Mapping[str,
     """Convert the request. Raise InvalidArgument if the amount or the card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
-    card = request.credit_card
     return ChargeRequest(
         request.amount.currency_code,
         request.amount.units,
         request.amount.nanos,
-        Card(
-            card.credit_card_number,
-            card.credit_card_cvv,
-            card.credit_card_expiration_year,
-            card.credit_card_expiration_month,
-        ),
+        card_from_wire(request.credit_card),
         _id_in(metadata, "request-fingerprint"),
         _id_in(metadata, "purchase-id"),
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stdnum import luhn
@@ -12,7 +12,7 @@ from chassis.values.cards import SEPARATORS, has_card_number
 from chassis.values.countries import postal_formats
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import has_control, parse_idempotency_key
-from chassis.values.orders import Address
+from chassis.values.orders import Address, Card
 
 _MAX_TEXT = 256
 _NUMBERS = ("zip_code", "credit_card_number")
@@ -25,10 +25,7 @@ class OrderForm:
     key: str  # generated with the page, so submitting a page twice places only one order
     email: str
     address: Address
-    card_number: str = field(repr=False)
-    cvv: int = field(repr=False)
-    year: int = field(repr=False)
-    month: int = field(repr=False)
+    card: Card
 
 
 class InvalidForm(Exception):
@@ -61,10 +58,12 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
         key=parse_idempotency_key(fields["key"]) if with_card else "",
         email=require_email_address(texts["email"], "email"),
         address=Address(texts["street_address"], texts["city"], texts["state"], texts["country"], zip_code),
-        card_number=_digits(texts.get("credit_card_number", "")),
-        cvv=int(texts.get("credit_card_cvv", 0)),
-        year=int(texts.get("credit_card_expiration_year", 0)),
-        month=int(texts.get("credit_card_expiration_month", 0)),
+        card=Card(
+            _digits(texts.get("credit_card_number", "")),
+            cvv=int(texts.get("credit_card_cvv", 0)),
+            year=int(texts.get("credit_card_expiration_year", 0)),
+            month=int(texts.get("credit_card_expiration_month", 0)),
+        ),
     )
 
 

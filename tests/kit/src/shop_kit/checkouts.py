@@ -9,6 +9,8 @@ import pytest
 
 from chassis.errors import DomainError
 from chassis.rpc.status import from_rpc_error
+from chassis.rpc.wire import card_to_wire
+from chassis.values.orders import Card
 from shop.address_pb2 import Address
 from shop.checkout_pb2 import PlaceOrderRequest, PlaceOrderResponse
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -111,12 +113,7 @@ def order_request(**changed: Any) -> PlaceOrderRequest:
 
 
 def _card(number: str) -> CreditCardInfo:
-    return CreditCardInfo(
-        credit_card_number=number,
-        credit_card_cvv=123,
-        credit_card_expiration_year=2035,
-        credit_card_expiration_month=11,
-    )
+    return card_to_wire(Card(number, 123, 2035, 11))
 
 
 OTHER_CARD = _card("5555 5555 5555 4444")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chassis.values.orders import Address, OrderLine
+from chassis.values.orders import Address, Card, OrderLine
 from checkout_service.commands import (
     Charged,
     ChargeOutcome,
@@ -17,7 +17,7 @@ from checkout_service.commands import (
     Voided,
     VoidOutcome,
 )
-from checkout_service.domain import Card, Order, Refusal
+from checkout_service.domain import Order, Refusal
 
 REFUSED = Refused(Refusal("FailedPrecondition", "NO", "no"))
 UNCHARGED: dict[str, ChargeOutcome] = {"FENCED": Fenced(existing=True), "DECLINED": REFUSED, "VOIDED": Voided()}

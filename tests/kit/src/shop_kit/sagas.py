@@ -11,10 +11,10 @@ from typing_extensions import override
 from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
-from chassis.values.orders import Address, OrderLine
+from chassis.values.orders import Address, Card, OrderLine
 from checkout_service import commands, domain, saga
 from checkout_service.commands import InDoubt
-from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Card, Order, State
+from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Order, State
 from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics

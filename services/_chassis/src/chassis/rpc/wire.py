@@ -6,9 +6,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.values.fields import require_between
 from chassis.values.money import MAX_NANOS, Money, parse_money
-from chassis.values.orders import Address, Item, OrderLine
+from chassis.values.orders import Address, Card, Item, OrderLine
 from chassis.values.paging import MAX_SECONDS
-from shop import address_pb2, cart_pb2, money_pb2, order_pb2
+from shop import address_pb2, cart_pb2, money_pb2, order_pb2, payment_pb2
 
 
 def money_to_wire(amount: Money) -> money_pb2.Money:
@@ -40,6 +40,24 @@ def items_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
 
 def order_lines_from_wire(lines: Iterable[order_pb2.OrderItem]) -> tuple[OrderLine, ...]:
     return tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in lines)
+
+
+def card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
+    return Card(
+        card.credit_card_number,
+        card.credit_card_cvv,
+        card.credit_card_expiration_year,
+        card.credit_card_expiration_month,
+    )
+
+
+def card_to_wire(card: Card) -> payment_pb2.CreditCardInfo:
+    return payment_pb2.CreditCardInfo(
+        credit_card_number=card.number,
+        credit_card_cvv=card.cvv,
+        credit_card_expiration_year=card.year,
+        credit_card_expiration_month=card.month,
+    )
 
 
 def address_from_wire(message: address_pb2.Address) -> Address:

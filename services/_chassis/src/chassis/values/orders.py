@@ -1,11 +1,13 @@
 """The parts of carts and orders that services exchange."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from chassis.values.fields import limit_text, require_between, require_words
 from chassis.values.money import Money
 
 MAX_TEXT_LENGTH = 256
+_SEPARATORS = str.maketrans("", "", " -")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,26 @@ class OrderLine:
     product_id: str
     quantity: int
     cost: Money
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as the caller sent it, not validated. Its repr hides all of it, and it must never be stored.
+
+    Attributes:
+        number: the card number, whose digits may be separated by spaces or hyphens.
+        cvv: the security code as an integer, so 012 becomes 12.
+        year, month: when the card expires (four-digit year). The card is valid until the end of that month.
+    """
+
+    number: str = field(repr=False)
+    cvv: int = field(repr=False)
+    year: int = field(repr=False)
+    month: int = field(repr=False)
+
+    @cached_property
+    def digits(self) -> str:
+        return self.number.translate(_SEPARATORS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.status import reason_from_peer
-from chassis.rpc.wire import money_to_wire
+from chassis.rpc.wire import card_to_wire, money_to_wire
 from chassis.values.digests import FINGERPRINT_LENGTH
+from chassis.values.orders import Card
 from checkout_service.commands import (
     Charged,
     ChargeOutcome,
@@ -15,10 +16,9 @@ from checkout_service.commands import (
     Voided,
     VoidOutcome,
 )
-from checkout_service.domain import Card, Order, Refusal
+from checkout_service.domain import Order, Refusal
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.wire import card_to_wire
 from checkout_service.ports import Payment
 from shop import payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub

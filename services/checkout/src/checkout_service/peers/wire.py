@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from chassis.rpc.wire import address_from_wire, address_to_wire, item_to_wire, money_to_wire
+from chassis.rpc.wire import address_from_wire, address_to_wire, card_from_wire, item_to_wire, money_to_wire
 from chassis.values.money import parse_amount
 from chassis.values.orders import Item
-from checkout_service.domain import Card
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
-from shop import cart_pb2, checkout_pb2, order_pb2, payment_pb2
+from shop import cart_pb2, checkout_pb2, order_pb2
 
 
 def request_from_wire(
@@ -21,7 +20,7 @@ def request_from_wire(
         request.user_currency,
         address_from_wire(request.address) if request.HasField("address") else None,
         request.email,
-        _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
+        card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
         key,
         parse_amount(expected_total, "expected-total") if expected_total is not None else None,
     )
@@ -45,21 +44,3 @@ def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
     for item in items:
         quantities[item.product_id] += item.quantity
     return tuple(Item(*line) for line in quantities.items())
-
-
-def card_to_wire(card: Card) -> payment_pb2.CreditCardInfo:
-    return payment_pb2.CreditCardInfo(
-        credit_card_number=card.number,
-        credit_card_cvv=card.cvv,
-        credit_card_expiration_year=card.expiration_year,
-        credit_card_expiration_month=card.expiration_month,
-    )
-
-
-def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
-    return Card(
-        card.credit_card_number,
-        card.credit_card_cvv,
-        card.credit_card_expiration_year,
-        card.credit_card_expiration_month,
-    )

@@ -3,10 +3,10 @@ from collections.abc import Sequence
 from datetime import UTC
 
 from chassis.errors import NotFound
-from chassis.rpc.wire import address_to_wire, items_from_wire, money_from_wire, order_lines_from_wire
+from chassis.rpc.wire import address_to_wire, card_to_wire, items_from_wire, money_from_wire, order_lines_from_wire
 from chassis.values.countries import format_postal_code
 from chassis.values.money import Money
-from shop import checkout_pb2, order_pb2, payment_pb2
+from shop import checkout_pb2, order_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
@@ -67,12 +67,7 @@ def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_p
         user_currency=currency,
         email=form.email,
         address=address_to_wire(form.address),
-        credit_card=payment_pb2.CreditCardInfo(
-            credit_card_number=form.card_number,
-            credit_card_cvv=form.cvv,
-            credit_card_expiration_year=form.year,
-            credit_card_expiration_month=form.month,
-        ),
+        credit_card=card_to_wire(form.card),
     )
 
 

@@ -99,7 +99,7 @@ class CheckoutPages(Pages):
                 await self._renew_session(session, fields["key"])
                 return await self._lead_to_total(request, fields)
             address = request.client.host if request.client else ""
-            with self.limits.order(session.first_id, address, form.email, form.card_number) as uncount:
+            with self.limits.order(session.first_id, address, form.email, form.card.number) as uncount:
                 order_id, repeated = await self.clients.orders.place(session.user_id, total, form)
                 if repeated:
                     uncount()
