@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase
+from cart_service.domain import Addition, CartStore, NewQuantity, Purchase
 from chassis.errors import IdempotencyKeyReused
+from chassis.values.orders import Item
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
@@ -102,7 +103,7 @@ class CartMachine(RuleBasedStateMachine):
         seen = st.sampled_from(["", *self.seen_etags])
         etag = self.etags.get(user, "") if current else data.draw(seen)
         ordered = etag if whole else etag[:16]
-        purchase = Purchase(self.prefix + user, ordered, tuple(Line(*line) for line in lines.items()))
+        purchase = Purchase(self.prefix + user, ordered, tuple(Item(*line) for line in lines.items()))
         self.runner.run(self.store.remove_ordered(purchase))
         if etag[:16] != self.generations.get(user):
             return

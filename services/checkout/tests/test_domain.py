@@ -76,7 +76,7 @@ def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other
 
 
 def test_a_card_has_no_digits_in_its_repr() -> None:
-    assert "4242" not in repr(REQUEST) + str(CARD)
+    assert ("4242" in repr(REQUEST), str(CARD)) == (False, "Card()")
 
 
 def test_a_scope_has_the_same_order_id_in_every_release() -> None:

@@ -119,12 +119,6 @@ def test_expired_cards_and_other_brands_are_declined(
     assert decline_reason(checked, brand_of(checked.digits), accepted, today) is declined
 
 
-def test_number_and_security_code_are_not_in_the_repr() -> None:
-    shown = repr(card(cvv=987))
-    assert "4242" not in shown
-    assert "987" not in shown
-
-
 @given(st.text(st.characters(codec="utf-8"), max_size=40) | st.from_regex(r"\A[0-9 -]{8,24}\Z"))
 def test_no_error_repeats_digits_of_the_card_number(number: str) -> None:
     refused = refusal(card(number))

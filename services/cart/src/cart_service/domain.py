@@ -9,6 +9,7 @@ from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.values.fields import limit_count, parse_idempotency_key, require_between, require_text
+from chassis.values.orders import Item
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
@@ -48,12 +49,6 @@ class StoreUnavailable(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    product_id: str
-    quantity: int
-
-
-@dataclass(frozen=True, slots=True)
 class Cart:
     """A user's cart, with its lines sorted by product id.
 
@@ -62,7 +57,7 @@ class Cart:
     """
 
     user_id: str
-    lines: tuple[Line, ...]
+    lines: tuple[Item, ...]
     etag: str
     ordered_etag: str | None = None
 
@@ -111,7 +106,7 @@ class Purchase:
 
     user_id: str
     etag: str
-    lines: tuple[Line, ...]
+    lines: tuple[Item, ...]
 
     def __post_init__(self) -> None:
         check_user_id(self.user_id)
@@ -190,7 +185,7 @@ class Contents:
     def cart(self, user_id: str) -> Cart:
         if not self.quantities:
             return Cart(user_id, (), new_etag(), ordered_etag=self.etag or None)
-        return Cart(user_id, tuple(Line(*line) for line in sorted(self.quantities.items())), self.etag)
+        return Cart(user_id, tuple(Item(*line) for line in sorted(self.quantities.items())), self.etag)
 
 
 class CartStore(Protocol):

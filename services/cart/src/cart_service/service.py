@@ -2,9 +2,10 @@
 
 import asyncio
 
-from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
+from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
 from chassis.rpc.calls import ServicerContext, metadata_of
+from chassis.rpc.wire import item_to_wire, items_from_wire
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.fields import limit_count, require_present
@@ -39,8 +40,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.Order
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
         context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value is not None))
-        items = [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in cart.lines]
-        return cart_pb2.Cart(user_id=cart.user_id, items=items)
+        return cart_pb2.Cart(user_id=cart.user_id, items=map(item_to_wire, cart.lines))
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Remove all lines, unless `if-match` metadata is present and differs from the cart's current etag."""
@@ -83,5 +83,4 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
 
 
 def _purchase_from_wire(request: pb2.RemoveOrderedRequest) -> Purchase:
-    lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
-    return Purchase(request.user_id, request.etag, lines)
+    return Purchase(request.user_id, request.etag, items_from_wire(request.items))

@@ -22,7 +22,6 @@ from cart_service.domain import (
     Cart,
     CartFull,
     CartStore,
-    Line,
     NewQuantity,
     Purchase,
     QuantityTooLarge,
@@ -33,6 +32,7 @@ from chassis.errors import IdempotencyKeyReused
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
+from chassis.values.orders import Item
 
 log = structlog.get_logger()
 
@@ -148,7 +148,7 @@ class ValkeyCartStore(CartStore):
     async def read(self, user_id: str) -> Cart:
         fields = await self._run(_READ, cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
         etag = fields.get(_ETAG)
-        lines = tuple(Line(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
+        lines = tuple(Item(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
         if not lines:
             return Cart(user_id, (), new_etag(), ordered_etag=etag or None)
         return Cart(user_id, lines, etag or new_etag())
