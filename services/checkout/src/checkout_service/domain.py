@@ -88,7 +88,9 @@ class Cart:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices. `cart_generation` is the cart's generation if known, else its etag, else "".
+    """An order with frozen prices, in one currency and rounded to its minor unit.
+
+    `cart_generation` is the cart's generation if known, else its etag, else "".
 
     When you add a field, also extend `peers.wire`, `journal.snapshots` (with a default for older rows) and
     `requests.fingerprints` (only if the field is set, so that repeats of older requests still match).
