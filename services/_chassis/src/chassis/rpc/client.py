@@ -38,6 +38,8 @@ OPTIONS = (
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # By default, gRPC waits a minute for the answer to a ping, whatever keepalive_timeout_ms says.
+    ("grpc.http2.ping_timeout_ms", 1_000),
     # Close an idle channel's connections, or each would be pinged every second forever.
     ("grpc.client_idle_timeout_ms", 30_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
