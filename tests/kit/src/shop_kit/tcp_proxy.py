@@ -11,7 +11,7 @@ from typing import Literal
 from shop_cli.local.ports import HOST
 from shop_kit.waiting import close_listener
 
-Mode = Literal["pass", "delay", "blackhole", "reset", "half-open", "duplicate"]
+Mode = Literal["pass", "delay", "blackhole", "lose", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536
 _LATE_REQUESTS_SECONDS = 2.0
 """How long a connection without a client remains open, for requests that are answered as long as they are wanted."""
@@ -33,6 +33,7 @@ class TcpProxy:
         pass: forward everything unchanged.
         delay: forward every chunk, in both directions, after `delay_seconds`.
         blackhole: forward nothing and leave connections open.
+        lose: forward nothing, and nothing later over connections on which something was lost.
         half-open: forward requests, but no responses.
         reset: reset open connections, and new ones as they are accepted.
         duplicate: forward the requests of new connections over two connections and discard the responses of the
@@ -134,6 +135,8 @@ class TcpProxy:
             while chunk := await reader.read(_CHUNK_BYTES):
                 while self.mode == "blackhole" or (self.mode == "half-open" and kind == "responses"):
                     await self._changed.wait()
+                if self.mode == "lose":
+                    await asyncio.Event().wait()
                 if connection.released is not None:
                     if kind == "responses":
                         continue
