@@ -33,10 +33,11 @@ async def test_the_page_is_accessible_and_fits_a_phone(start_api: StartApi) -> N
             phone = {"color_scheme": scheme, "viewport": {"width": 360, "height": 640}}
             async with open_tab(browser, address, **phone) as tab:
                 await tab.page.goto("/")
-                opened = "details" if scheme == "light" else "details:nth-of-type(-n + 3)"  # all differ in text alone
-                await tab.page.evaluate(f"document.querySelectorAll('{opened}').forEach(part => part.open = true)")
+                await tab.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
                 is_dark = await tab.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
                 assert is_dark == (scheme == "dark")
                 assert await overflow(tab.page) <= 0
+                alike = "details:nth-of-type(n + 4)"  # operations differ in text alone
+                await tab.page.evaluate(f"document.querySelectorAll('{alike}').forEach(part => part.remove())")
                 assert await accessibility_violations(tab.page, *rules) == []
                 assert tab.problems == []

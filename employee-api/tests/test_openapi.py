@@ -107,7 +107,7 @@ def generated(operation: Any, generation: Any, ids: dict[str, str]) -> list[Any]
     cases = []
 
     @settings(
-        max_examples=5,
+        max_examples=3,
         deadline=None,
         derandomize=True,
         database=None,

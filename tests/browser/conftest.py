@@ -1,4 +1,4 @@
-"""One shop with its storefront and one browser per test process; every test has tabs of its own."""
+"""One shop with its control room and one browser for all tests; every test has tabs of its own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from shop_cli.local.workspace import discover
+from shop_cli.local.run_file import Run
 from shop_kit.browser import Tab, open_tab, running_browser
-from shop_kit.running_shop import RunningShop, running_shop
+from shop_kit.running_shop import shop_up
 
 OpenTab = Callable[..., Awaitable[Tab]]
 
@@ -21,18 +21,17 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shop(
+async def run(
     browser: Browser,  # noqa: ARG001 - without one no test needs a shop
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[RunningShop]:
-    programs = [program for program in discover() if program.name != "employee-api"]
-    async with running_shop(tmp_path_factory.mktemp("shop"), programs) as running:
-        yield running
+) -> AsyncIterator[Run]:
+    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab") as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
-def origin(shop: RunningShop) -> str:
-    return f"http://{shop.processes['storefront'].address}"
+def origin(run: Run) -> str:
+    return f"http://{run.addresses['storefront']}"
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,6 +1,6 @@
 """Every page of the storefront as a visitor sees it: in light and dark, on a desk and on a phone.
 
-Each page is opened once, with pictures in `.shop/screenshots`; the tests examine what was found.
+Each page is opened once; the tests examine what was found.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ async def faults(customer: Customer, browser: Browser, origin: str) -> list[tupl
 
 
 async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
-    """Open a page, save pictures of it and return what is wrong with it, each fault with its kind."""
+    """Open a page and return what is wrong with it, each fault with its kind."""
     page, earlier = tab.page, len(tab.problems)
     await load(tab, name, path)
     shifts = await page.evaluate(SHIFTS)
@@ -114,6 +114,8 @@ async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
 async def load(tab: Tab, name: str, path: str) -> None:
     """Open a page, and send the forms that lead to the one of this name."""
     await tab.page.goto(path)
+    if name == "order":
+        await expect(tab.page.locator(".waterfall")).to_contain_text("payment")
     if name.endswith("with-total"):
         await tab.fill_checkout_form(random_card("4"))
     if name.endswith("refused-checkout"):

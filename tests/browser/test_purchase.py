@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
+from shop_cli.local.run_file import Run
 from shop_kit.browser import ADDRESS, Tab, card_fields
 from shop_kit.card_leaks import leaked_cards, random_card
-from shop_kit.running_shop import RunningShop
+from shop_kit.running_shop import run_shop
 
 MAX_STOPS = 80
 """Elements that the Tab key reaches on a page, with room to spare."""
@@ -101,14 +103,14 @@ async def tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name!r}")
 
 
-async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:
+async def test_the_journal_of_an_order_moves_without_a_reload(run: Run, tab: Tab) -> None:
     await tab.prepare_order()
-    shop.processes["email"].pause()
+    await run_shop("freeze", "email", folder=Path(run.folder))
     try:
         await tab.place_order()
         await expect(tab.page.get_by_role("heading", name="On its way")).to_be_visible()
         await tab.page.evaluate("window.loadedOnce = true")
     finally:
-        shop.processes["email"].resume()
+        await run_shop("resume", "email", folder=Path(run.folder))
     await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible()
     assert await tab.page.evaluate("window.loadedOnce")

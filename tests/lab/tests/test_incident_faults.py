@@ -20,7 +20,7 @@ from chassis.tls.certificates import Certificates
 from shop.ad_pb2 import AdRequest
 from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.run_file import DATA, Run
-from shop_kit.browser import SCREENSHOTS, accessibility_violations, faults_of_appearance, open_tab, running_browser
+from shop_kit.browser import accessibility_violations, faults_of_appearance, open_tab, running_browser, save_picture
 from shop_kit.running_shop import shop_up
 from shop_kit.waiting import wait_until
 from shop_lab.incidents import injector
@@ -175,7 +175,7 @@ async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop:
         await expect(section.get_by_text("wrong")).to_be_visible(timeout=MINUTES)
         assert await section.get_by_role("heading", level=3).inner_text() in {fault.title for fault in suitable()}
         assert shop.injected() == []
-        await tab.page.screenshot(path=SCREENSHOTS / "light" / "mystery.png", full_page=True)
+        await save_picture(tab.page, "light", "mystery")
         assert await accessibility_violations(tab.page) == []
         assert tab.problems == []
 

@@ -26,12 +26,8 @@ from playwright.async_api import (
     expect,
 )
 
-from shop_cli.local.workspace import root
 from shop_kit.card_leaks import random_card
 from shop_kit.waiting import PATIENCE_SECONDS
-
-SCREENSHOTS = root() / ".shop" / "screenshots"
-"""Where tests save what pages look like: for people and for the pipeline's artifacts."""
 
 DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=360, height=740)
 
@@ -183,23 +179,29 @@ async def accessibility_violations(page: Page, *rules: str) -> list[str]:
     ]
 
 
+async def save_picture(page: Page, appearance: str, name: str) -> None:
+    """Save what a page looks like in the folder that the variable SCREENSHOTS names, if it is set."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        await page.screenshot(path=Path(folder, appearance, f"{name}.png"), full_page=True)
+
+
 async def faults_of_appearance(page: Page, name: str) -> list[str]:
     """Save pictures of a page, light and dark and on a phone; return what violates a rule or is wider than the window.
 
     Colours alone depend on the scheme, and the layout on the window.
     """
     found = await accessibility_violations(page)
-    await page.screenshot(path=SCREENSHOTS / "light" / f"{name}.png", full_page=True)
+    await save_picture(page, "light", name)
     await page.emulate_media(color_scheme="dark")
     found += await accessibility_violations(page, "color-contrast")
-    await page.screenshot(path=SCREENSHOTS / "dark" / f"{name}.png", full_page=True)
+    await save_picture(page, "dark", name)
     await page.emulate_media(color_scheme="light")
     for appearance, window in (("phone", PHONE), ("desk", DESK)):
         await page.set_viewport_size(window)
         if (pixels := await overflow(page)) > 0:
             found.append(f"wider than a {appearance} by {pixels} pixels")
         if window is PHONE:
-            await page.screenshot(path=SCREENSHOTS / appearance / f"{name}.png", full_page=True)
+            await save_picture(page, appearance, name)
     return [f"{name}: {fault}" for fault in found]
 
 

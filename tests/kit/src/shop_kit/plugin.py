@@ -139,7 +139,8 @@ def _write_without_flushing(url: str) -> None:
 @pytest.fixture
 def migrations(request: pytest.FixtureRequest) -> Path | None:
     """The folder of the migrations of the test's package, which its databases have; without one they are empty."""
-    return next((request.path.parents[1] / "src").rglob("migrations"), None)
+    found = next((request.path.parents[1] / "src").rglob("migrations/versions/*.py"), None)
+    return found.parents[1] if found else None
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`shop up` in a browser: its control room, and the traces that its storefront shows."""
+"""The control room in a browser. These tests are the last of the folder: they break the shop and start customers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,19 +9,13 @@ from playwright.async_api import Browser, ViewportSize, expect
 
 from shop_cli.local.run_file import Run
 from shop_kit.browser import DESK, PHONE, Tab, faults_of_appearance, open_tab
-from shop_kit.running_shop import shop_up
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def run(
-    browser: Browser,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Run]:
-    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab") as found:
-        async with open_tab(browser, f"http://{found.addresses['storefront']}") as tab:
-            await tab.prepare_order()
-            await tab.place_order()
-        yield found
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def _order(browser: Browser, origin: str) -> None:
+    async with open_tab(browser, origin) as tab:
+        await tab.prepare_order()
+        await tab.place_order()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -32,16 +26,6 @@ async def room(browser: Browser, run: Run) -> AsyncIterator[Tab]:
         await expect(tab.page.get_by_role("row", name="checkout → payment")).to_be_visible()
         yield tab
     assert tab.problems == []
-
-
-async def test_the_page_of_an_order_shows_its_trace(browser: Browser, run: Run) -> None:
-    async with open_tab(browser, f"http://{run.addresses['storefront']}") as tab:
-        await tab.prepare_order()
-        await tab.place_order()
-        await tab.page.get_by_text("Every step").click()
-        await expect(tab.page.locator(".waterfall")).to_contain_text("payment")
-        assert await faults_of_appearance(tab.page, "order-with-trace") == []
-        assert tab.problems == []
 
 
 async def test_a_service_is_frozen_and_resumed(room: Tab) -> None:
