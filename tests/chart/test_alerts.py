@@ -19,7 +19,6 @@ CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "alert_cases.yaml").read_te
 EVERYTHING = {
     "observability": {"enabled": True, "prometheusRule": {"enabled": True}, "alertmanager": {"enabled": True}}
 }
-BUDGET = "slo:error_budget:remaining_ratio"
 TESTED_SLOS = {"storefront": "storefront", "checkout": "place-order", "payment": "charge", "": ""}
 
 Group = dict[str, Any]
@@ -69,12 +68,16 @@ def slo_of(case: dict[str, Any]) -> str:
     return TESTED_SLOS[service]
 
 
-def rules_of(name: str, slo: str, groups: list[Group]) -> Iterator[Group]:
-    """Yield the group of an alert and those it depends on, without other SLOs and the budget, whose month is long."""
+def rules_of(alert: tuple[str, str], slo: str, groups: list[Group]) -> Iterator[Group]:
+    """Yield the groups of an alert, with its own rule and those that it depends on, without other SLOs."""
+    every = [rule for group in groups for rule in group["rules"] if rule.get("labels", {}).get("slo", slo) == slo]
+    needed = [rule for rule in alerts_of(every) if identity(rule) == alert]
+    for rule in needed:  # which grows
+        names = set(re.findall(r"[\w:]+", rule["expr"]))
+        needed += [other for other in every if other.get("record") in names and other not in needed]
     for group in groups:
-        if group["name"].partition("-")[0] == name.partition("-")[0]:
-            rules = [rule for rule in group["rules"] if rule.get("labels", {}).get("slo", slo) == slo]
-            yield {**group, "rules": [rule for rule in rules if rule.get("record") != BUDGET]}
+        if rules := [rule for rule in group["rules"] if rule in needed]:
+            yield {**group, "rules": rules}
 
 
 def test_every_alert_has_cases(rules: list[Any]) -> None:
@@ -83,17 +86,16 @@ def test_every_alert_has_cases(rules: list[Any]) -> None:
 
 def test_alerts_fire_as_they_should_and_resolve(rule_groups: Any, promtool: Any, tmp_path: Path) -> None:
     groups = rule_groups()
-    group_names = {rule["alert"]: group["name"] for group in groups for rule in group["rules"] if "alert" in rule}
 
-    def rules_that_decide(case: dict[str, Any]) -> tuple[str, str]:
-        return group_names[case["alert"]], slo_of(case)
+    def decided_by(case: dict[str, Any]) -> tuple[tuple[str, str], str]:
+        return (case["alert"], case.get("window", "")), slo_of(case)
 
     files = []
-    for (name, slo), cases in groupby(sorted(CASES, key=rules_that_decide), key=rules_that_decide):
-        rules = tmp_path / f"{name}{slo}.rules.yml"
-        rules.write_text(yaml.safe_dump({"groups": list(rules_of(name, slo, groups))}))
+    for number, ((alert, slo), cases) in enumerate(groupby(sorted(CASES, key=decided_by), key=decided_by)):
+        rules = tmp_path / f"{number}.rules.yml"
+        rules.write_text(yaml.safe_dump({"groups": list(rules_of(alert, slo, groups))}))
         tests = [test for case in cases for test in promtool_tests(case)]
-        files.append(tmp_path / f"{name}{slo}.yml")
+        files.append(tmp_path / f"{number}.yml")
         files[-1].write_text(
             yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "30s", "tests": tests}, sort_keys=False)
         )
