@@ -14,13 +14,13 @@ from shop_kit.running_shop import shop_up
 OpenTab = Callable[..., Awaitable[Tab]]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with running_browser() as browser:
         yield browser
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def run(
     browser: Browser,  # noqa: ARG001 - without one no test needs a shop
     tmp_path_factory: pytest.TempPathFactory,
@@ -29,7 +29,7 @@ async def run(
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def origin(run: Run) -> str:
     return f"http://{run.addresses['storefront']}"
 

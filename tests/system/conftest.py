@@ -9,7 +9,7 @@ from shop_cli.local.workspace import discover
 from shop_kit.running_shop import RunningShop, running_shop
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
     """Tests may change the records of their own orders, and restart what they stop."""
     folder = tmp_path_factory.mktemp("shop")
