@@ -26,6 +26,7 @@ class Templates:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._names: dict[tuple[str, Path], str] = {}
+        self._connections: dict[str, psycopg.Connection] = {}
 
     def copy_file(self, migrations: Path | None, path: Path) -> str:
         """Return the URL of a copy at `path`; without migrations the file does not exist yet."""
@@ -38,10 +39,18 @@ class Templates:
         """Yield the URL of a copy on a PostgreSQL server, empty without migrations; drop it in the end."""
         template = "template1" if migrations is None else self._migrated(server, migrations)
         name = f"test_{uuid.uuid4().hex}"
-        _create(server, name, template)
+        self._run(server, f"CREATE DATABASE {name} TEMPLATE {template}")
         yield with_database(server, name)
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        self._run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def _run(self, server: str, statement: str) -> None:
+        if server not in self._connections:
+            self._connections[server] = psycopg.connect(server, autocommit=True)
+        self._connections[server].execute(statement.encode())
 
     def _migrated(self, server: str, migrations: Path) -> str:
         """Return the name of the template, a file or a database of the server."""
@@ -50,15 +59,10 @@ class Templates:
             if server == "sqlite":
                 migrate(f"sqlite:///{self._folder / name}", migrations)
             else:
-                _create(server, name, "template1")
+                self._run(server, f"CREATE DATABASE {name} TEMPLATE template1")
                 migrate(with_database(server, name), migrations)
             self._names[server, migrations] = name
         return self._names[server, migrations]
-
-
-def _create(server: str, name: str, template: str) -> None:
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
 
 
 def with_database(url: str, name: str) -> str:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,10 @@ def migrations(request: pytest.FixtureRequest) -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
     """The migrated databases of this test process."""
-    return Templates(tmp_path_factory.mktemp("templates"))
+    with closing(Templates(tmp_path_factory.mktemp("templates"))) as templates:
+        yield templates
 
 
 @pytest.fixture
