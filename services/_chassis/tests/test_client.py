@@ -218,6 +218,15 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
         await channel.close()
 
 
+async def test_a_call_to_a_peer_that_vanishes_ends_before_its_deadline() -> None:
+    async with serve(Carts()) as address, tcp_proxy(address) as proxy:
+        carts = stub(proxy.address)
+        await carts.GetCart(cart_pb2.GetCartRequest())
+        proxy.set_mode("lose")
+        with pytest.raises(errors.Unavailable):
+            await carts.GetCart(cart_pb2.GetCartRequest(), timeout=50)
+
+
 async def test_keepalive_pings_of_an_idle_client_do_not_end_its_connection() -> None:
     # The client pings every second. A server that considers this abuse closes the connection at the third ping.
     async with serve(Carts()) as address, tcp_proxy(address) as proxy:
