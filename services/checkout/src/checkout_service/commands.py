@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but has deleted records as old as the charge: the order may have shipped."""
+    """Shipping has no record of the key, but has already deleted records of that age: the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Voided | KeyReused | InDoubt | Unsupported
@@ -138,7 +138,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait until the cart removal has finished. Whatever fails is retried later."""
+    """Start sending the confirmation, and wait for the removal from the cart. Whatever fails is retried later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# How long sent items wait until they are completed in a batch.
+# How long to collect sent items before a batch of them is completed.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
 # A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.

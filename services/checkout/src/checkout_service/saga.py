@@ -83,7 +83,7 @@ def take_over(entry: Entry) -> Saga:
 
 
 def recover(entry: Entry) -> Saga:
-    """Continue an open order without its card."""
+    """Continue an open order whose card is no longer known."""
     if entry.state is State.SETTLING and entry.refusal is not None:
         return settle(entry.refusal, entry.tracking_id)
     if entry.state is State.VOIDING:
@@ -141,7 +141,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 after, refusal = State.DECLINED, declined
             case Voided() if refusal is None:
                 after, refusal = State.VOIDED, CHARGE_VOIDED
-        # Record the refusal with the next attempt, so that no later worker charges the card.
+        # Save the refusal in the write that starts the next attempt, so that a worker that takes over doesn't charge.
         pending = after if refusal else None
         next_attempt = Transition(State.CHARGING, State.CHARGING, refusal=refusal, refused_as=pending)
         if not (yield from _update(next_attempt)):

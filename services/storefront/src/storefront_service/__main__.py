@@ -60,7 +60,7 @@ class Settings(HttpServiceSettings):
     checkout_addr: str
     checkout_internal_addr: str
     email_internal_addr: str
-    # The key that signs session cookies. During a key rotation, list the new key, a comma and the old key.
+    # The key that signs session cookies. During a key rotation: the new key and the old key, separated by a comma.
     session_key: HmacKeySetting
     # How many orders, declined cards, different cards and confirmation e-mails to allow per hour.
     orders_per_session: PositiveInt = 10

@@ -153,7 +153,7 @@ def _address(peer: str) -> str:
 def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection]:
     """Yield a port's connections, found among this process's open files. Close those listed in `closed`.
 
-    On macOS, the connections' silent time and received bytes are reported as 0.
+    On macOS, the connections' idle time and received bytes are reported as 0.
     """
     for file in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
         with suppress(OSError, IndexError):  # the file is closed by now, or is a socket without a peer or port

@@ -11,7 +11,7 @@ _CHOICES = {
 
 
 class DatabaseUnusable(OSError):
-    """A starting process can't use its database. The message is one line and never contains the password."""
+    """The process can't use its database at startup. The message is one line and never contains the password."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")

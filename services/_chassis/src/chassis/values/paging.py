@@ -33,7 +33,7 @@ class KeyedEntry:
 
     Attributes:
         recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
-        recorded_id: the stored transaction or tracking id; only entries in lists have it.
+        recorded_id: the stored transaction or tracking id; set only on the entries that list methods return.
     """
 
     key: str

@@ -36,7 +36,7 @@ Variables = Mapping[str, Mapping[str, str]]
 async def running(
     folder: Path, port_offset: int | None, *, postgres: bool = False, tls: bool = False, lab: bool = False
 ) -> AsyncIterator[ControlRoom]:
-    """Start the shop and its control room, restart services that end, and stop everything when the context exits.
+    """Start the shop and its control room, restart services that exit, and stop everything when the context exits.
 
     Raise FailedPrecondition, for example PortInUse, if the shop cannot start.
 

@@ -16,7 +16,7 @@ _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'NEEDS_REFUND
 _OPEN = "state IN ('CHARGING', 'VOIDING', 'SETTLING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
-# Matches orders that hold their cart. A unique partial index has the same condition.
+# Matches orders whose cart can't be ordered again. A unique partial index has the same condition.
 _LIVE_CART = """
     cart_etag <> ''
     AND state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')

@@ -88,7 +88,7 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # In eager mode, send the items that arrived during the call now, without waiting for the rest of their delay.
+        # In eager mode, items that arrived during the call are sent at once instead of waiting out their delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()

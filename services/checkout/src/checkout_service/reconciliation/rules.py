@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # A lost order that was placed again may have an older charge or shipment, so count from the order's latest change.
+    # If a lost order was placed again, its charge may be older than the order, so measure from its latest change.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)

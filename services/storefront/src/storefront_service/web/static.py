@@ -1,4 +1,4 @@
-"""Serves the style sheet, script and pictures from memory, under URLs that change with the content."""
+"""Serves the style sheet, script and images from memory, under URLs that change with the content."""
 
 import gzip
 import hashlib

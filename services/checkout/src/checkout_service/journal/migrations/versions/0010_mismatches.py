@@ -1,4 +1,4 @@
-"""Adds the mismatches that reconciliation has found, which stay open until the records agree."""
+"""Adds a table of the mismatches that reconciliation finds. Each stays open until the records agree."""
 
 import sqlalchemy as sa
 from alembic import op

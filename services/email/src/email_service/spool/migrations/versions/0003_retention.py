@@ -1,4 +1,4 @@
-"""Adds the record of what retention has deleted."""
+"""Adds a table that records what retention has deleted."""
 
 import sqlalchemy as sa
 
