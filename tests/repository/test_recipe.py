@@ -19,8 +19,8 @@ TESTS = [
     "services/stock/tests",
     *(f"tests/repository/test_{name}.py" for name in ("docs", "layout")),
     "tests/chart/test_delivery_files.py",
-    "tests/system/test_fuzz.py",
 ]
+OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--basetemp=../tests")
 pytestmark = pytest.mark.timeout(900)
 # What makes a subprocess part of this pytest run instead of one of its own, or requires programs that the copy lacks.
 OF_THIS_RUN = re.compile(r"PYTEST_|COV_|REQUIRE_")
@@ -85,8 +85,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 def test_the_new_service_passes_its_own_tests_and_those_of_everything_that_lists_services(copy: Copy) -> None:
     # A name with `stock` is a parameter; without it in the files below, a test sees all services at once.
-    options = ("-q", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={copy.folder.parent / 'tests'}")
-    copy.run("python", "-m", "pytest", *options, *TESTS, "-k", "stock or layout or docs or delivery_files")
+    copy.run("python", "-m", "pytest", *OPTIONS, *TESTS, "-k", "stock or layout or docs or delivery_files")
+
+
+@pytest.mark.long
+def test_the_new_service_runs_in_a_shop(copy: Copy) -> None:
+    copy.run("python", "-m", "pytest", *OPTIONS, "tests/system/test_fuzz.py", "-k", "stock")
 
 
 @pytest.mark.long
