@@ -20,7 +20,7 @@ from chassis.values.orders import Item
 from shop_kit.certificates import new_authority, renew
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import listening, wait_until
 
 PAN = Addition("ada", "pan", 1)
 RULES = ("-time", "resetkeys ~cart:*", "-@scripting")
@@ -69,9 +69,8 @@ async def test_new_connections_are_verified_by_the_authority_that_replaced_the_o
         target.close()
 
     folder, context = tmp_path / "tls", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    async with await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context) as relaying:
-        address = "127.0.0.1:{1}".format(*relaying.sockets[0].getsockname())
-        url = f"rediss://{address}?ssl_ca_certs={folder}/ca.crt"
+    async with listening(relay, context) as port:
+        url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={folder}/ca.crt"
         async with open_valkey_store(url, ttl_seconds=100, timeout_seconds=60) as store:
             for number in range(3):
                 renew(folder, new_authority(f"number {number}"), "valkey")

@@ -16,7 +16,7 @@ from currency_service.domain import Rates
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
 from shop_kit.serving import program
-from shop_kit.waiting import wait_for_result, wait_until
+from shop_kit.waiting import listening, wait_for_result, wait_until
 
 FALLBACK_DAY = date(2024, 12, 31)
 FRESH = (
@@ -38,10 +38,9 @@ def response(body: str | bytes, *, status: str = "200 OK", headers: str = "") ->
 @asynccontextmanager
 async def publishing(*responses: bytes, trickle: bool = False) -> AsyncIterator[str]:
     """Serve the responses over HTTP in turn, repeating the last. If `trickle` is true, no response ever ends."""
-    left, writers = list(responses), list[asyncio.StreamWriter]()
+    left = list(responses)
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
         with suppress(OSError, asyncio.IncompleteReadError):  # the client may close the connection early
             await reader.readuntil(b"\r\n\r\n")
             writer.write(left.pop(0) if len(left) > 1 else left[0])
@@ -51,10 +50,8 @@ async def publishing(*responses: bytes, trickle: bool = False) -> AsyncIterator[
                 await asyncio.sleep(0.01)
         writer.close()
 
-    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
-        yield "http://{}:{}/daily.xml?key=secret".format(*server.sockets[0].getsockname())
-        for writer in writers:
-            writer.transport.abort()
+    async with listening(respond) as port:
+        yield f"http://127.0.0.1:{port}/daily.xml?key=secret"
 
 
 async def day_after_refresh(url: str, timeout_seconds: float = 5) -> date:

@@ -15,6 +15,7 @@ from email_service.messages import Attempt, ClaimedMessage, Outcome
 from email_service.smtp_relay import Relay, SmtpRelay, parse_relay
 from shop_kit.serving import Recorded
 from shop_kit.smtp_relay import Inbox, relay
+from shop_kit.waiting import listening
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
 MESSAGE = ClaimedMessage("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
@@ -140,8 +141,7 @@ async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_message() -> 
         await writer.wait_closed()
         closed.set()
 
-    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(hang) as port:
         assert await send(port, reach_seconds=0.2) == Attempt(Outcome.NOT_SENT, "TimeoutError")
         await closed.wait()
 

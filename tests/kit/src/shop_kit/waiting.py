@@ -1,7 +1,9 @@
 """Wait for what other processes do in their own time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar, overload
 
 T = TypeVar("T")
@@ -39,4 +41,25 @@ async def close_listener(server: asyncio.Server) -> None:
     """Close a listener, and let the connections that it has accepted reach their handlers in the next turns."""
     server.close()
     for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def listening(
+    handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Yield a port whose connections are handled; in the end abort those that are open, also those just accepted."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await handle(reader, writer)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        await close_listener(server)
+        for writer in writers:
+            writer.transport.abort()
         await asyncio.sleep(0)
