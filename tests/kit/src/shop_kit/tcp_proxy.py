@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shop_cli.local.ports import HOST
-from shop_kit.waiting import close_listener
+from shop_kit.waiting import close_listener, wait_until
 
 Mode = Literal["pass", "delay", "blackhole", "lose", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536
@@ -23,6 +23,7 @@ class _Connection:
 
     writers: list[asyncio.StreamWriter]
     released: asyncio.Event | None = None
+    is_opening: bool = True
 
 
 @dataclass
@@ -96,6 +97,8 @@ class TcpProxy:
     async def close(self) -> None:
         """Close all connections, also those that were accepted and are not forwarded yet."""
         self._closed = True
+        # One that is cancelled while it opens would remain open.
+        await wait_until(lambda: not any(connection.is_opening for connection in self._open.values()))
         tasks = list(self._open)
         for task in tasks:
             task.cancel()
@@ -108,6 +111,7 @@ class TcpProxy:
             target_reader, target_writer = await asyncio.open_connection(host, int(port))
             target_readers.append(target_reader)
             connection.writers.append(target_writer)
+        connection.is_opening = False
         client, *targets = connection.writers
         async with asyncio.TaskGroup() as tasks:
             pumps = [
