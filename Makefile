@@ -149,7 +149,7 @@ promtool:  ## Build promtool, which tests of alerts need, into .cache (needs Go)
 	@tests/chart/promtool.sh
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 2)' 2>/dev/null || echo auto)
-# Tests mostly wait, so there are two workers a core. The longest files come first (shop_kit/sharing.py), so that no
+# Tests mostly wait, so there are two workers a core. The files that wait most come first, by `testpaths`, so that no
 # worker begins one at the end. After a worker's crash, xdist can wait forever for tests that none runs.
 PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 

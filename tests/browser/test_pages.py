@@ -114,7 +114,7 @@ async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
 async def load(tab: Tab, name: str, path: str) -> None:
     """Open a page, and send the forms that lead to the one of this name."""
     await tab.page.goto(path)
-    if name == "order":
+    if name == "order":  # wait for its trace, which has sections of its own
         await expect(tab.page.locator(".waterfall")).to_contain_text("payment")
     if name.endswith("with-total"):
         await tab.fill_checkout_form(random_card("4"))

@@ -25,7 +25,7 @@ VALUES_FILES = [*sorted((CHART / "ci").glob("*.yaml")), CHART / "values-producti
 LOADER = yaml.CSafeLoader
 
 # By default, programs in Go with a small heap take a quarter of their time to collect garbage.
-OF_GO = {**os.environ, "GOGC": "400"}
+GO_VARIABLES = {**os.environ, "GOGC": "400"}
 
 Object = dict[str, Any]
 
@@ -97,8 +97,8 @@ Render = Callable[..., Manifests]
 @contextmanager
 def opened(chart: Path) -> Iterator[Helm]:
     """Call a Helm function on a chart; raise ValueError with Helm's message if it fails."""
-    command = [sys.executable, str(Path(__file__).with_name("helm.py")), str(chart)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=OF_GO) as process:
+    command, pipe = [sys.executable, str(Path(__file__).with_name("helm.py")), str(chart)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=GO_VARIABLES) as process:
         requests, responses = process.stdin, process.stdout
         assert requests
         assert responses
@@ -202,7 +202,7 @@ def promtool() -> Callable[..., None]:
         pytest.skip("promtool is missing: make promtool builds it, with Go")
 
     def run(*arguments: str | Path) -> None:
-        result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=OF_GO)
+        result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=GO_VARIABLES)
         assert result.returncode == 0, result.stdout + result.stderr
 
     return run

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "services/adding-a-service.md").read_text().partition("\n## ")[0]
 # What the recipe's `make sync` does, `Copy.install` does without downloads; the others are no steps.
 COMMANDS = sorted(set(re.findall(r"`(make [a-z-]+)`", RECIPE)) - {"make sync", "make test", "make up"})
-# Everything that lists services, and what runs each of them.
+# Everything that lists services.
 TESTS = [
     "services/stock/tests",
     *(f"tests/repository/test_{name}.py" for name in ("docs", "layout")),

@@ -6,8 +6,6 @@ from typing_extensions import override
 from xdist.scheduler import LoadFileScheduling
 
 SHARED_FOLDERS = "shared_folders"
-LONG_FILES = ("tests/", "services/checkout/")
-"""Folders with files that take up to a minute."""
 
 
 def shared_folder(node_id: str, config: pytest.Config) -> str:
@@ -17,21 +15,8 @@ def shared_folder(node_id: str, config: pytest.Config) -> str:
 
 
 def share(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Run shared folders first, because they take longest, and on the loop of their session's fixtures.
-
-    Then mix files that wait, those of checkout, with files that compute. The longest begin in the first half.
-    """
-    of_folder: dict[str, dict[str, None]] = {}
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        folder = next((long for long in LONG_FILES if file.startswith(long)), file.partition("/")[0])
-        of_folder.setdefault(folder, {})[file] = None
-    place = {
-        file: index / len(files) / (2 if folder in LONG_FILES else 1)
-        for folder, files in of_folder.items()
-        for index, file in enumerate(files)
-    }
-    items.sort(key=lambda item: (not shared_folder(item.nodeid, config), place[item.nodeid.partition("::")[0]]))
+    """Run the tests of shared folders first, because they take longest, and on the loop of their session's fixtures."""
+    items.sort(key=lambda item: not shared_folder(item.nodeid, config))
     for item in items:
         if shared_folder(item.nodeid, config) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)

@@ -1,4 +1,4 @@
-"""Conversions between protobuf messages and amounts, times and addresses."""
+"""Conversions between protobuf messages and amounts, items, cards, addresses and times."""
 
 from collections.abc import Iterable
 
