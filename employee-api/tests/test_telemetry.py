@@ -73,7 +73,7 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(start_api: StartA
 
 async def test_a_statement_of_a_cancelled_request_ends_its_span(postgres_url: str, recorded: Recorded) -> None:
     engine = open_engine(postgres_url, recorded.telemetry)
-    running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%'"
+    running = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%'"
     with recorded.telemetry.tracer.start_as_current_span("call"):
         async with engine.connect() as connection:
             statement = asyncio.create_task(connection.execute(text("SELECT pg_sleep(600)")))

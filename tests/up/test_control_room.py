@@ -6,20 +6,16 @@ import os
 import re
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-import pytest_asyncio
 
 from shop_cli.local.run_file import Run
-from shop_kit.running_shop import run_shop, shop_up
+from shop_kit.running_shop import run_shop
 from shop_kit.waiting import wait_for_result, wait_until
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass(frozen=True)
@@ -62,11 +58,9 @@ class UpShop:
         return httpx2.AsyncClient(base_url=self.run.control_room, headers=headers, timeout=300)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[UpShop]:
-    folder = tmp_path_factory.mktemp("shop")
-    async with shop_up(folder, "--tls", "--lab") as run:
-        yield UpShop(folder, run)
+@pytest.fixture
+def up(run: Run) -> UpShop:
+    return UpShop(Path(run.folder), run)
 
 
 async def test_an_order_shows_its_trace_which_is_found_by_the_order(up: UpShop) -> None:

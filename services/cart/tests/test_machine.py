@@ -140,7 +140,7 @@ class CartMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     ("open_store", "examples"),
     [
-        *(("memory", 60), ("valkey", 60), ("sqlite", 10), ("postgres", 10)),
+        *(("memory", 40), ("valkey", 40), ("sqlite", 10), ("postgres", 10)),
         *(pytest.param(store, 400, marks=pytest.mark.long) for store in ("memory", "valkey")),
     ],
     indirect=["open_store"],

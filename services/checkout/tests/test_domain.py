@@ -2,8 +2,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
 from chassis.values.keys import HmacKeys
@@ -69,10 +67,10 @@ def test_a_fingerprint_depends_on_the_hmac_key() -> None:
     assert fingerprints(REQUEST, KEY) != fingerprints(REQUEST, HmacKeys.parse("other" * 8))
 
 
-@given(st.lists(st.text(), min_size=3, max_size=3), st.lists(st.text(), min_size=3, max_size=3))
-def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other: list[str]) -> None:
-    first, second = (fingerprints(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other))
-    assert (first == second) == (one == other)
+def test_text_moved_between_fields_changes_the_fingerprint() -> None:
+    moved = [("ab", "c", "d"), ("a", "bc", "d"), ("a", "b", "cd"), ("abc", "", "d"), ("a1:bc", "", "d")]
+    found = {tuple(fingerprints(replace(REQUEST, user_id=a, user_currency=b, email=c), KEY)) for a, b, c in moved}
+    assert len(found) == len(moved)
 
 
 def test_a_card_has_no_digits_in_its_repr() -> None:

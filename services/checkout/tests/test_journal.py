@@ -594,7 +594,7 @@ async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
 
 async def until_blocked(task: asyncio.Task[Any], other: psycopg.AsyncConnection[Any]) -> None:
     """Wait until the task has ended, or waits for a lock of the other connection."""
-    query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     while not task.done() and await (await other.execute(query)).fetchone() == (0,):  # noqa: ASYNC110 - a database
         await asyncio.sleep(0.01)
 

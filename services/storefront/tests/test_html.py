@@ -1,4 +1,4 @@
-"""Tests that pages are well-formed: browsers repair such errors, so axe in tests/browser cannot find them."""
+"""Tests that pages are well-formed: browsers repair such errors, so axe in tests/up cannot find them."""
 
 from html.parser import HTMLParser
 

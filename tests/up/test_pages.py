@@ -54,7 +54,6 @@ class Customer:
         order = f"/orders/{self.order_id}"
         return {
             "home": "/",
-            "products": "/search",
             "search": "/search?q=kettle",
             "nothing-found": "/search?q=zeppelin",
             "category": "/categories/kitchen",

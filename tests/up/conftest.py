@@ -1,4 +1,4 @@
-"""One shop with its control room and one browser for all tests; every test has tabs of its own."""
+"""One shop with its control room and one browser for all tests of pages, each of which has tabs of its own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -21,11 +21,8 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def run(
-    browser: Browser,  # noqa: ARG001 - without one no test needs a shop
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Run]:
-    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab") as found:
+async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
+    async with shop_up(tmp_path_factory.mktemp("shop"), "--tls", "--lab") as found:
         yield found
 
 
