@@ -27,7 +27,7 @@ from shop_kit.settings import load_settings
 @pytest.fixture(autouse=True)
 def _long_timeouts_and_short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow for a busy machine, and look for work often; the tests of times set their own."""
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 30.0)
     monkeypatch.setattr(channels, "_READ_SECONDS", 30.0)
     monkeypatch.setattr(channels, "_SEND_SECONDS", 30.0)

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -12,11 +13,16 @@ from chassis.http.server import HttpService
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.settings import load_settings
 from shop_kit.storefront_backends import Backends
+from storefront_service import __main__ as program
 from storefront_service.__main__ import Settings, build
 
 KEY = "k" * 32
 CARD = "4242424242424242"
 SHOP = "http://shop.test"
+
+# Compiling the templates, which all storefronts share, takes longer than most requests.
+for shared in ("StaticFiles", "Templates"):
+    setattr(program, shared, cache(getattr(program, shared)))
 
 
 class UnexpectedPage(Exception):

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from shop_kit.fake_peers import FakePeer
 from shop_kit.serving import serve
 
 SERVICES = Path(__file__).parents[4] / "services"
+DATA = {path.name: path for path in SERVICES.glob("*/src/*/data/*")}
 
 
 class Peer(FakePeer):
@@ -184,26 +186,30 @@ def _result(order_id: str, currency_code: str = "USD") -> OrderResult:
     )
 
 
+@cache
+def catalog_file() -> DataFile[CatalogMessages]:
+    """Return the catalog that all backends share: indexing it takes longer than a request."""
+    return DataFile(DATA["products.json"], lambda raw: CatalogMessages(parse_catalog(raw)))
+
+
 class Backends:
     """The services that the storefront calls."""
 
     def __init__(self) -> None:
-        data = {path.name: path for path in SERVICES.glob("*/src/*/data/*")}
-        catalog = DataFile(data["products.json"], lambda raw: CatalogMessages(parse_catalog(raw)))
-        sold = parse_catalog(data["products.json"].read_bytes()).products
+        catalog = catalog_file()
 
         async def read_products() -> Catalog:
-            return Catalog(Product(product.id, product.categories) for product in sold)
+            return Catalog(Product(product.id, product.categories) for product in catalog.value.catalog.products)
 
         self.carts = MemoryCartStore(3600)
         self.checkout = FakeCheckout()  # type: ignore[abstract] # it has the methods that the storefront calls
         self.checkout_peer = Peer(self.checkout)
         self.catalog = Peer(ProductCatalogService(catalog))
-        self.currency = Peer(CurrencyService(DataFile(data["rates.xml"], parse_rates)))
+        self.currency = Peer(CurrencyService(DataFile(DATA["rates.xml"], parse_rates)))
         self.cart = Peer(CartService(self.carts, Telemetry()))
         self.cart_lines = Peer(CartLines(self.carts))
         self.recommendation = Peer(RecommendationService(read_products))
-        self.ad = Peer(AdService(DataFile(data["ads.json"], parse_ads)))
+        self.ad = Peer(AdService(DataFile(DATA["ads.json"], parse_ads)))
 
     async def add_to_cart(self, user_id: str, product_id: str) -> None:
         """Add a product to a cart, sold or not."""
