@@ -1,9 +1,10 @@
 """Parses the products file: a JSON list of objects with the fields of `_Entry`."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated
 
-from msgspec import Meta, Struct, json
+from msgspec import Meta, Raw, Struct, json
 
 from chassis.values.datafile import require_decimal
 from chassis.values.fields import CONTROL
@@ -47,5 +48,18 @@ def parse_catalog(raw: bytes) -> Catalog:
             price=Money("USD", int(entry.price_usd * NANOS_PER_UNIT)),
             categories=tuple(category.strip() for category in entry.categories),
         )
-        for entry in json.decode(raw, type=list[_Entry])
+        for entry in _entries(raw)
     )
+
+
+def _entries(raw: bytes) -> Iterator[_Entry]:
+    """Decode one entry at a time: decoding all of them in a single step would block the event loop."""
+    try:
+        entries = json.decode(raw, type=list[Raw])
+    except RecursionError as error:
+        raise ValueError("JSON is malformed: too many nested arrays or objects") from error
+    for position, entry in enumerate(entries):
+        try:
+            yield from json.decode(b"[%b]" % entry, type=list[_Entry])
+        except ValueError as error:
+            raise ValueError(str(error).replace("$[0]", f"$[{position}]", 1)) from error
