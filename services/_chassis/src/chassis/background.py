@@ -23,7 +23,7 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def finish(tasks: Collection["asyncio.Task[Any]"], within_seconds: float) -> None:
-    """Wait up to `within_seconds` for the tasks to end, then cancel those that are still running."""
+    """Wait up to `within_seconds` for the tasks to end, then cancel any that are still running."""
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=within_seconds)
         for task in late:

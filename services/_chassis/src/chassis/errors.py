@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class DomainError(Exception):
-    """An error that callers see. Its message must never contain a secret or the offending value.
+    """An error that is reported to callers. Its message must never contain a secret or the invalid value.
 
     Callers branch on `reason`, which is derived from the class name by default: `class ProductNotFound(NotFound)`
     reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
@@ -65,7 +65,7 @@ class NotFound(DomainError):
 
 
 class AlreadyExists(DomainError):
-    """The object to create already exists."""
+    """The object to be created already exists."""
 
 
 class FailedPrecondition(DomainError):
@@ -85,7 +85,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The service's settings don't let this caller call the method. Our own clients report this as Unavailable."""
+    """The service's settings don't allow this caller to call the method. Our clients report this as Unavailable."""
 
 
 class Unavailable(DomainError):
@@ -116,8 +116,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Errors that mean that the peer has done nothing and that a retry won't help. After any other error, it is unknown
-whether a write took effect."""
+"""These errors mean that the peer did nothing and that a retry won't help. After any other error, a write may or may
+not have taken effect."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

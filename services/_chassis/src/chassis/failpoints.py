@@ -17,7 +17,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# `%percent` selects calls by multiples of the golden ratio modulo 1, so that the selected calls are evenly spread.
+# Multiples of the golden ratio, modulo 1, are evenly distributed. `%percent` uses them to spread the selected calls.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
@@ -29,11 +29,11 @@ _ENTRY = re.compile(
 
 
 class FailpointReached(Exception):
-    """Raised by a failpoint. Servers handle this error like a bug, because it isn't a DomainError."""
+    """Raised by an `error` failpoint. Servers treat it as a bug, because it isn't a DomainError."""
 
 
 class Failpoint:
-    """A failpoint. A malformed specification raises ValueError. Setting `ended` releases the calls that wait at it."""
+    """A failpoint. A malformed specification raises ValueError. Setting `ended` releases all calls waiting at it."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -68,7 +68,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # a DomainError is logged without a traceback that would reveal the failpoint
+            case _ if self._argument:  # DomainErrors are logged without tracebacks, which would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
@@ -85,12 +85,12 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:
-        for failpoint in tuple(self.enabled.values()):  # a copy, because other tasks may add or end failpoints
+        for failpoint in tuple(self.enabled.values()):  # copy them, because other tasks may add or end some
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
+        """Enable a failpoint for `seconds`, replacing any that has this identifier. Raise ValueError if invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")
@@ -99,7 +99,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End a failpoint that was enabled at run time, and release all calls that wait at it."""
+        """End a failpoint that was enabled at run time, and release all calls waiting at it."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

@@ -12,8 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    `contexts` are the keywords of the pages that show the ad, ignoring case. An ad without contexts is a house ad,
-    which is shown on pages that no other ad matches.
+    The ad is shown on pages with a keyword in `contexts`, ignoring case. An ad without contexts is a house ad, which
+    is shown on pages that no other ad matches.
     """
 
     redirect_url: str
@@ -22,7 +22,7 @@ class Ad:
 
 
 class Inventory:
-    """All ads, by context. Raise ValueError if there is no house ad, because every page must get an ad."""
+    """All ads, by context. Raises ValueError if there is no house ad, because every page must get an ad."""
 
     def __init__(self, ads: Iterable[Ad]) -> None:
         self._by_context: dict[str, list[Ad]] = {}

@@ -70,10 +70,10 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
+    """A request to add 1 to 10,000 units of a product to a user's cart. Raises InvalidArgument if a field is invalid.
 
     Repeating an addition with the same idempotency key adds nothing. A cart is anonymous if all additions to it were
-    anonymous. The store may evict an anonymous cart, unless an order has bought from it.
+    anonymous. The store may evict an anonymous cart, unless an order was placed from it.
     """
 
     user_id: str
@@ -90,7 +90,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class NewQuantity:
-    """A request to set a product's quantity; 0 removes the product. Raise InvalidArgument if a field is invalid."""
+    """A request to set a product's quantity; 0 removes the product. Raises InvalidArgument if a field is invalid."""
 
     user_id: str
     product_id: str
@@ -102,7 +102,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The lines that an order bought, and the cart's etag or generation. Raise InvalidArgument if one is invalid."""
+    """An order's lines, and the etag or generation of its cart. Raises InvalidArgument if a field is invalid."""
 
     user_id: str
     etag: str

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the SQL is built only from constants
 """Stores carts in PostgreSQL, which all replicas share, or in a SQLite file. Carts survive restarts of the service.
 
-A change reads the cart and writes it back only if no one else has changed it meanwhile; otherwise it starts over.
+A change reads the cart, and writes it back unless another change got there first; in that case, it starts over.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from chassis.telemetry.instruments import Telemetry
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 MAX_ANONYMOUS = 150_000
-"""The maximum number of anonymous carts. Beyond it, `clean` evicts the least recently changed carts."""
+"""The maximum number of anonymous carts. Beyond this, `clean` evicts the least recently changed carts."""
 
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
 # How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must be
-# longer than the database client keeps retrying a transaction whose reply was lost.
+# longer than the database client keeps retrying a transaction whose response was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = """
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows. It rechecks the condition so that rows changed meanwhile are kept."""
+    """Return SQL that deletes a batch of rows. It rechecks the condition, to keep rows that have since changed."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -147,7 +147,7 @@ class SqlCartStore(CartStore):
     async def _change(
         self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
     ) -> bool:
-        """Change a cart. Return False if the key was stored earlier, perhaps by a transaction whose reply was lost."""
+        """Change a cart. Return False if the key is already stored, perhaps by a write whose response was lost."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
                 row = await self._find(user_id, key["key"] if key else "")

@@ -14,9 +14,9 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Fetches exchange rates from a URL. Uses the fallback if its rates are newer, or if no fetch has succeeded.
+    """Fetches exchange rates from a URL. Uses the fallback's rates if they are newer, or if no fetch has succeeded.
 
-    `timeout_seconds` limits each fetch as a whole.
+    `timeout_seconds` limits the total time of each fetch.
     """
 
     def __init__(self, url: str, fallback: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:

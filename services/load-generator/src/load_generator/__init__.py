@@ -1,1 +1,1 @@
-"""Simulated customers who use the storefront as real people do, and measure what people would experience."""
+"""Simulates customers who use the storefront as real people would, and measures response times and errors."""

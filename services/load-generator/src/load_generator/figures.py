@@ -27,7 +27,7 @@ class Figures:
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
-        self._counts = (0, 0)  # how many sessions and requests `live` last reported
+        self._counts = (0, 0)  # the session and request counts that `live` last reported
 
     def record_session(self, persona: str) -> None:
         self._count(_SESSION, persona)

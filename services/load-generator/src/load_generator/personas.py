@@ -1,4 +1,4 @@
-"""Customer personas: functions that use the shop and check what a real customer would see."""
+"""Customer personas: functions that use the shop like real customers and check the pages they get."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -60,7 +60,7 @@ def double_clicker(session: Session) -> None:
 
 
 def impatient(session: Session) -> None:
-    """Order, hang up before the response, and submit the same form again, which must not place another order."""
+    """Order, hang up before the response arrives, and resubmit the form, which must not place another order."""
     form, fields = _go_to_checkout(session)
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
     session.think()
@@ -100,7 +100,7 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
 
 
 def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart, proceed to the total and think. Return the order form and what the customer types into it."""
+    """Fill a cart and proceed to the page with the total. Return its order form and the fields to fill in."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
     form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)

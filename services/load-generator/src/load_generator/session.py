@@ -40,7 +40,7 @@ class Session:
     omission). Requests planned for after the end of the run are not sent.
 
     Attributes:
-        planned: when the next request should start, on the monotonic clock; initially, when the session arrives.
+        planned: when the next request should start, on the monotonic clock; initially, the session's arrival time.
         end: when the run ended, on the monotonic clock; not set before then.
         order_id: the id of the order that the session placed; None until the session has seen the order's page.
     """

@@ -41,7 +41,7 @@ class Product:
 
 
 class Catalog:
-    """All products, in a fixed order. Raise ValueError if there are none or too many, or if two have the same id."""
+    """All products, in a fixed order. Raises ValueError if there are none or too many, or if two have the same id."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self.products = tuple(products)
@@ -87,7 +87,7 @@ class _WordIndex:
         self._variants: dict[str, dict[int, int]] = {}
         self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # Index the least important field first, so that the most important field overwrites the others.
+            # Index the least important field first, so that more important fields overwrite it.
             for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)

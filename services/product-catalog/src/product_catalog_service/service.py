@@ -9,7 +9,7 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog and its products as gRPC messages, built only once. Raise ValueError if they are too large to send."""
+    """A catalog and its products as gRPC messages, built only once. Raises ValueError if they are too large to send."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog

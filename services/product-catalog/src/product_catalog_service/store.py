@@ -11,7 +11,7 @@ from chassis.values.fields import CONTROL
 from chassis.values.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
-# Forbid control characters: requests that contain them are refused, so nobody could request such a product.
+# Forbid control characters: requests that contain them are refused, so such a product could never be requested.
 Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
 Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
 Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]

@@ -1,1 +1,1 @@
-"""Recommends products that go with given products."""
+"""Recommends products that go with the given ones."""

@@ -16,7 +16,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
     """Refuse disallowed hosts with 421 and malformed Host headers with 400. Starlette's own check always sends 400."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses a second Host header
+        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 rejects a second Host header
         respond = app if problem is None else _refusal(telemetry, "host", *problem)
         await respond(scope, receive, send)
 

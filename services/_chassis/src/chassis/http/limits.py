@@ -21,7 +21,7 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 
 
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
-    """Refuse requests with 503 while `max_requests` are in flight, and with 408 if a body takes over `body_seconds`.
+    """Answer 503 while `max_requests` requests are in flight, and 408 if a body takes longer than `body_seconds`.
 
     A request counts toward `max_requests` only once its body has arrived, so clients who never send a body can't use up
     the limit. If a request is refused at that point, the application sees a disconnected client. Don't use uvicorn's
@@ -84,7 +84,7 @@ class _Request:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            # Close the connection, or the server would wait for the rest of the body.
+            # Close the connection: otherwise, the server would wait for the rest of the body.
             response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             raise self._refused(_NO_REQUEST, response) from None
         if message["type"] == "http.request" and not message.get("more_body", False) and not self._is_counted:
@@ -101,8 +101,8 @@ class _Request:
 class Connections:
     """The open connections. At the limit, a new connection replaces one that is idle or still sending its request.
 
-    The least recently active of these connections, in the network that has the most connections, is closed. If there
-    is none to replace, the new connection is closed.
+    The replaced connection is the least recently active one of these in the network with the most connections. If none
+    can be replaced, the new connection is closed.
     """
 
     _limit: int

@@ -29,7 +29,7 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Must exceed load balancers' idle timeouts, or they could send requests on connections that we are closing.
+# Must exceed load balancers' idle timeouts, or they might send requests on connections that we are closing.
 _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60  # how long a client may pause while reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
@@ -55,9 +55,9 @@ class HttpServiceSettings(ServerSettings):
     # Whether all clients use HTTPS. If so, cookies are sent over HTTPS only, and HSTS forbids plain HTTP.
     secure_cookie: bool = False
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Whether to continue the trace and baggage in request headers. Safe only if a gateway removes clients' own headers.
+    # Whether to continue the trace and baggage from request headers. Safe only if a gateway strips clients' headers.
     trust_traces: bool = False
-    # The names that a request's Host header may contain. An empty set allows all names.
+    # The names that a request's Host header may contain. An empty set allows any name.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -127,7 +127,7 @@ Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIA
 
 
 def run(name: str, settings_type: type[HttpSettingsT], build: Build[HttpSettingsT], **options: Any) -> None:
-    """Serve the application that `build` yields until SIGTERM or SIGINT. Exit `build`'s context after the drain."""
+    """Serve the application that `build` yields until SIGTERM or SIGINT, then drain and exit `build`'s context."""
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
         service = HttpService(settings, telemetry)
@@ -159,13 +159,13 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # Keep serving for a while, because clients learn only some time after SIGTERM that the pod is stopping.
+                # Keep serving for a while: after SIGTERM, it takes time for clients to learn that the pod is stopping.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Raise the open file limit to `needed`, or as far as the hard limit allows. Each connection is an open file."""
+    """Raise the open file limit to `needed`, or as far as the hard limit allows. Every connection uses a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:

@@ -49,7 +49,7 @@ PAGE_HEADERS = {
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add `headers`, and HSTS over TLS, to responses that don't set them already. The default headers suit JSON."""
+    """Add `headers`, and HSTS over TLS, to responses that don't set them already. The defaults are meant for JSON."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
@@ -66,7 +66,7 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 
 
 def with_https(app: ASGIApp) -> ASGIApp:
-    """Treat all requests as HTTPS, because a proxy that isn't trusted can't tell us the client's scheme."""
+    """Treat all requests as HTTPS, because we ignore the X-Forwarded-Proto header of untrusted proxies."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "scheme": "https"}, receive, send)
@@ -168,7 +168,7 @@ class _Exchange:
     _receive: Receive
     _send: Send
     _request_id: str
-    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends no response
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # sent by the server if the application doesn't respond
     event_stream_started: float | None = None
     complete: bool = False
     client_left: bool = False

@@ -21,7 +21,7 @@ _SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 
 class CallerNotAllowed(PermissionDenied):
-    """The caller's certificate has no name that may call this method."""
+    """None of the names in the caller's certificate may call this method."""
 
 
 def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: Telemetry) -> Serve:

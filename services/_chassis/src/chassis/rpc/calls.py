@@ -25,7 +25,7 @@ def idempotency_key(metadata: Mapping[str, str]) -> str | None:
 
 
 def span_attributes(attributes: Attributes) -> dict[str, str | int]:
-    """Return the attributes to start a call's span with. If the call fails, `record_call` changes the status."""
+    """Return the initial attributes of a call's span. If the call fails, `record_call` changes the status."""
     return {**dict(attributes), semconv.RPC_STATUS: "OK"}
 
 

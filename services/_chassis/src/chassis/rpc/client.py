@@ -34,7 +34,7 @@ Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, b
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 OPTIONS = (
-    # Detect within two seconds that a peer has vanished without closing its connection; the kernel takes minutes.
+    # Detect within two seconds that a peer has vanished without closing its connection; the kernel would take minutes.
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -77,7 +77,7 @@ def channel(
         certificates: enables mutual TLS with these certificates; None means plaintext.
         server_name: the server's name in its certificate, if it differs from the target's host (port forwarding).
         balancing: "mesh" opens one connection to the mesh's proxy, which retries calls. Health isn't checked, because
-            the proxy would send the check to a single pod, and when that pod ends, calls to all pods would fail.
+            the proxy would send the check to a single pod, and when that pod stops, calls to all pods would fail.
     """
     options: list[tuple[str, Any]] = [*OPTIONS]
     if balancing == "clients":
@@ -144,7 +144,7 @@ class _Method:
     def require_valid(self, parts: Iterable[tuple[str, bool]]) -> None:
         for part, valid in parts:
             if not valid:
-                # Never log the value, which may be anything, such as a card number.
+                # Never log the value: it may be anything, even a card number.
                 log.error("peer broken", method=self.name, part=part)
                 raise PeerBroken(f"{self.name} returned an invalid {part}")
 
@@ -188,7 +188,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers)  # saves time: gRPC would check and convert any other type
+            metadata = Metadata(*self._metadata, *headers)  # saves time: gRPC checks and converts other types
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:

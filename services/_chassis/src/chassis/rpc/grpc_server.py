@@ -1,4 +1,4 @@
-"""A grpc.aio server on which one broken call can't harm other calls."""
+"""A grpc.aio server in which a malformed call can't break other calls."""
 # ruff: noqa: SLF001 - grpc.aio has no public way to do this; uv.lock pins its version
 
 import asyncio
@@ -23,7 +23,7 @@ class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
     """Accepts each method's calls in a separate loop.
 
     grpc.aio itself accepts all calls in a single loop. A method name that isn't UTF-8 makes this loop fail, which ends
-    the server. For each call, the loop also starts waiting for every registered method again, which is slow.
+    the server. After accepting a call, that loop also starts waiting for every registered method again, which is slow.
     """
 
     def __init__(self, *arguments: Any) -> None:

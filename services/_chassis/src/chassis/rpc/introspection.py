@@ -18,7 +18,7 @@ from chassis.rpc.peers import OPEN_CALL, Peers
 from chassis.rpc.serving import decoder
 from chassis.rpc.status import to_status
 
-# grpcio-reflection only implements v1alpha; its messages are the same as v1's on the wire.
+# grpcio-reflection implements only v1alpha, whose messages have the same wire format as v1's.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 

@@ -9,17 +9,17 @@ from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, gRPC counts finished streams until their memory is freed, so it may refuse clients below the limit.
+    # By default, gRPC counts finished streams until their memory is freed, so it may refuse clients below their limit.
     ("grpc.http.overload_protection", 0),
     # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize it.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels excess calls.
+    # Limit how many calls can wait for Python to accept them: each takes up memory. gRPC cancels the rest.
     ("grpc.server.max_pending_requests", 800),
     ("grpc.server.max_pending_requests_hard_limit", 800),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our HTTP/2 settings, gRPC accepts 16 MiB of headers per call, so limit how long it may
-    # take to acknowledge them.
+    # Until a client acknowledges our HTTP/2 settings, gRPC accepts 16 MiB of headers per call, so limit how long a
+    # client may take to do so.
     ("grpc.http2.settings_timeout", 10_000),
     # By default, gRPC's read buffer for a busy connection grows to 4 MiB.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
@@ -40,7 +40,7 @@ class Limiter:
     Attributes:
         in_flight: the number of calls that the service is working on.
         method_limit: how many of these calls may be to the same method.
-        peers: the port's connections, and the port's calls that wait for a client.
+        peers: the port's connections, and its calls that are waiting for a client.
     """
 
     def __init__(self, port_name: str, limit: int, max_connections: int, telemetry: Telemetry) -> None:

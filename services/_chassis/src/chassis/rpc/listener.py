@@ -19,7 +19,7 @@ from chassis.telemetry.instruments import Telemetry
 
 # Suppress the traceback that gRPC logs whenever a client disconnects before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# gRPC logs metadata that isn't valid UTF-8 twice per call. Suppress those log records.
+# If metadata isn't valid UTF-8, gRPC logs that twice per call. Suppress these log records.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record.msg).startswith("Invalid encoding"))
 
 # Kubernetes restarts a pod that isn't live. An unready pod must stay live, because a restart wouldn't repair its store.
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 class Listener:
     """A gRPC server with its own port and limits.
 
-    Given another listener's `health`, it only serves health checks, in plaintext, as Kubernetes can't use mutual TLS.
+    Given another listener's `health`, it serves only health checks, in plaintext, as Kubernetes can't use mutual TLS.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Listener:
                 bound = self._server.add_insecure_port(address)
             else:
                 bound = self._server.add_secure_port(address, server_credentials(self._certificates))
-        except RuntimeError as error:  # gRPC's message doesn't say why the port can't be used
+        except RuntimeError as error:  # gRPC's message doesn't say why this failed
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._server.start()
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 REASONS = NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION = "no_request", "unread_response", "open_call", "connection"
 
-SPARE_CONNECTIONS = 250  # how far the connection limit may be exceeded between two checks
+SPARE_CONNECTIONS = 250  # the connection limit may be exceeded by this many between checks
 _MAX_BYTES = 14 * 1024 * 1024
 _UNCHECKED_CALLS = 300
 _CALL_BYTES = 48 * 1024  # the memory that a call takes in addition to its messages
@@ -40,15 +40,15 @@ class _Connection:
     silent_ms: int
     received_bytes: int
     has_called: bool = False
-    held: Counter[str] = field(default_factory=Counter)  # the bytes that the connection holds, by reason
+    held: Counter[str] = field(default_factory=Counter)  # bytes held by the connection, by reason
 
 
 class Peers:
     """A port's connections. Each holds memory: data received since its last request, and calls waiting for the client.
 
-    If connections hold too much in total, close those that hold the most, in the network that holds the most. If there
-    are too many connections, close some in the network with the most: first those that have never sent a request, then
-    those that have been silent the longest.
+    If they hold too much in total, `check` closes those that hold the most, in the network that holds the most. If
+    there are too many connections, it closes some in the network with the most: first those that have never sent a
+    request, then those that have been silent the longest.
     """
 
     def __init__(self, limit: int, refusals: Refusals) -> None:
@@ -62,7 +62,7 @@ class Peers:
         self._received: dict[str, int] = {}  # the bytes received from each address up to its last request
 
     async def wait(self, context: ServicerContext, request: Awaitable[T], peer: str) -> T:
-        """Await the current task's request. If it takes over ten seconds, abort the call with RESOURCE_EXHAUSTED."""
+        """Await the current task's request. If that takes over ten seconds, abort the call with RESOURCE_EXHAUSTED."""
         task = asyncio.current_task()
         self.hold(peer, b"", NO_REQUEST)
         try:
@@ -78,7 +78,7 @@ class Peers:
         return received
 
     def hold(self, peer: str, message: bytes, reason: str) -> bytes:
-        """Count a message as held by the current call until its task ends or waits again. Return the message."""
+        """Count a message as held by the current call until its task ends or calls `wait` again. Return the message."""
         self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
         if len(self._calls) >= self._next_check:
             with suppress(OSError):  # if no file descriptors are left, skip the check
@@ -126,7 +126,7 @@ class Peers:
         recent = time.monotonic() - _RECENT_SECONDS  # don't count newer waits: their requests are about to be read
         for peer, size, reason, started in self._calls.values():
             if (reason != NO_REQUEST or started <= recent) and (calling := found.get(_address(peer))):
-                # Our own clients keep a health watch open on each connection, so don't count its first open call.
+                # Our clients keep a health watch open on each connection, so don't count its first open call.
                 calling.held[reason] += 0 if reason == OPEN_CALL and OPEN_CALL not in calling.held else size
         return [*found.values()]
 
@@ -156,7 +156,7 @@ def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection
     On macOS, the connections' idle time and received bytes are reported as 0.
     """
     for file in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
-        with suppress(OSError, IndexError):  # the file is closed by now, or is a socket without a peer or port
+        with suppress(OSError, IndexError):  # the file has been closed, or the socket has no peer or port
             # Duplicate only sockets: closing a duplicate of a SQLite file would release SQLite's locks on the file.
             if not stat.S_ISSOCK(os.fstat(file).st_mode):
                 continue

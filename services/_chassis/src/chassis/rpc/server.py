@@ -67,7 +67,7 @@ class Service:
         register(servicer, self._public.registrar)
 
     def add_internal_servicer(self, register: Register, servicer: object) -> None:
-        """Serve `servicer` on the port for our own services and operators, which the shop's clients can't reach."""
+        """Serve `servicer` on the internal port, for our own services and operators. Customers can't reach it."""
         register(servicer, self._internal_listener().registrar)
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:

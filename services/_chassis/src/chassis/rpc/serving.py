@@ -55,7 +55,7 @@ class WrappingRegistrar:
     """Takes the server's place in generated `add_..._to_server` functions, to wrap and collect their methods.
 
     Attributes:
-        callers: which callers may call which methods; None lets every caller call everything.
+        callers: which callers may call which methods; None lets everyone call every method.
         methods: maps each added service's full name to its wrapped methods, by method name.
     """
 
@@ -135,7 +135,7 @@ class _Method:
         self._span_attributes = calls.span_attributes(self._attributes)
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
-        """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
+        """Serve one call. Raise only the errors that grpc.aio expects: AbortError and CancelledError."""
         # Don't count a call before its request arrives: clients that never send one must not use up the limit.
         peer = context.peer()
         raw = await self._limiter.peers.wait(context, context.read(), peer)

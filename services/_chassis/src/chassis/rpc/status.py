@@ -15,7 +15,7 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 
 _DOMAIN = "shop"
 
-# Hints added to gRPC's connection errors, for people who have just set TLS_FOLDER.
+# Hints to add to gRPC's connection errors, for operators who have just set TLS_FOLDER.
 _CLOSED = " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)"
 _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",

@@ -1,4 +1,4 @@
-"""One interface to SQLite and PostgreSQL. Stores write each statement once, in SQL that both databases understand.
+"""One interface to SQLite and PostgreSQL. Each statement is written once, in SQL that both databases accept.
 
 - `:name` is a parameter.
 - `NOW` is the current time. PostgreSQL's time functions also work in SQLite, because `sqlite.add_functions` adds them.
@@ -36,7 +36,7 @@ def is_rejected(error: BaseException) -> bool:
 class Database(Protocol):
     """Runs statements. When a method fails, it raises the `unavailable` error passed to `opening.open_database`.
 
-    If `is_rejected(error)`, a failed write has written nothing; otherwise, its outcome is unknown. Statements must be
+    If `is_rejected(error)`, a failed write changed nothing; otherwise, its outcome is unknown. Statements must be
     idempotent, because they are retried after a connection is lost.
     """
 

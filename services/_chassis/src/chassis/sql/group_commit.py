@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([work for work, _ in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - the error is re-raised in all callers that wait for the batch
+        except Exception as error:  # noqa: BLE001 - the error is re-raised in all callers waiting for the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

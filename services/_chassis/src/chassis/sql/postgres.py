@@ -32,7 +32,7 @@ _CONNECT_WITHIN_SECONDS = 2
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # SQLSTATEs to retry. The classes mean that the server is starting, stopping or out of resources, or has aborted the
-# transaction. 25006: after a failover, the connection still leads to the old server, which refuses writes. 0A000: a
+# transaction. 25006: after a failover, the connection is still to the old primary, which refuses writes. 0A000: a
 # migration has changed a table that a prepared statement uses. 23505: a concurrent transaction has written the same
 # unique value; the next attempt sees that row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
@@ -183,7 +183,7 @@ def in_psycopgs_style(text: str) -> bytes:
 
 
 async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
-    """Reconnect after a short pause. The pool's own pauses grow, which would prolong an outage."""
+    """Reconnect after a short pause. The pool's own pauses get longer, which would prolong an outage."""
     await asyncio.sleep(_RETRY_SECONDS)
     if pool.get_stats()["requests_waiting"]:
         await pool.check()  # opens a connection if there is none

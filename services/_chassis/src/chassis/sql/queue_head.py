@@ -19,7 +19,7 @@ class QueueHead:
     """Takes rows, such as due orders, from the head of a queue in index order.
 
     If the database rejects a row's updates, the row stays at the head of the queue, and every transaction that includes
-    the row fails. So this process counts such rows, skips them, and retries them at growing intervals.
+    the row fails. So this process counts such rows, skips them, and retries them at increasing intervals.
     """
 
     _skipped: int = 0

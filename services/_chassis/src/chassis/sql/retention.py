@@ -1,4 +1,4 @@
-"""Deletes a store's old rows. The single row of the store's `retention` table records what has been deleted."""
+"""Deletes a store's old rows. Its one-row `retention` table records the time up to which rows were deleted."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ _READ_CLOCK = f"""
 
 @dataclass
 class Deletions:
-    """Deletes a store's old rows, and records what was deleted and whether the clock is steady. Times are Unix times.
+    """Deletes a store's old rows, and records how far it has got and when the clock last jumped. Times are Unix times.
 
     Attributes:
-        name: what logs call the rows.
+        name: the name for these rows in logs.
         key: the column that identifies a row.
         old: a query that returns the key and time (`at`) of up to :limit rows older than :older_than, after skipping
             the first :passed.
@@ -53,7 +53,7 @@ class Deletions:
     _paused: bool = field(default=False, init=False)
 
     async def run(self, days: float, telemetry: Telemetry) -> None:
-        """Keep deleting rows that are older than `days`, until cancelled. Every replica does this."""
+        """Keep deleting rows that are older than `days` days, until cancelled. Every replica does this."""
         telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
         await repeat(partial(self._delete_all, days), _TURN_SECONDS, "old rows cannot be deleted", rows=self.name)
 

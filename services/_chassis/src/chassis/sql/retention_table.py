@@ -11,8 +11,8 @@ from alembic import op
 def create(records: str, recorded_at: sa.ColumnClause[Any]) -> None:
     """Create the `retention` table for a store that deletes old rows from the table `records`.
 
-    Earlier releases may have deleted rows, so an existing store is only known to be complete since its oldest row. Its
-    newest row's time serves as the last known clock time.
+    Earlier releases may have deleted rows, so an existing store is known to be complete only from its oldest row on.
+    Its newest row's time serves as the last known clock time.
     """
     # Alembic stores the revision after the last migration, so a new store has none yet.
     is_new = op.get_context().get_current_revision() is None

@@ -1,4 +1,4 @@
-"""Builds PostgreSQL URLs for SQLAlchemy. Not in `engine`, because `engine` needs greenlet, which most images lack."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Separate from `engine`, which needs greenlet, because most images lack it."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL

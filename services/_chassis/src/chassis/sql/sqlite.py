@@ -48,7 +48,7 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
-        # Replace invalid UTF-8, so that one damaged value doesn't make a whole report fail.
+        # Replace invalid UTF-8: otherwise, one damaged value would make a whole report fail.
         self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
@@ -110,7 +110,7 @@ class SqliteDatabase(Database):
         return results
 
     def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the file. By default, SQLite does this during commits, which delays them."""
+        """Copy the WAL into the database file. By default, SQLite does this during commits, which delays them."""
         with suppress(sqlite3.DatabaseError):  # if the disk is full or the file damaged, commits will report it
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -155,7 +155,7 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
-    """Return what to report as the cause of `unavailable`: `error`, or StatementRejected if the file is usable."""
+    """Return the cause to report with `unavailable`: `error`, or StatementRejected if the file is usable."""
     if primary_code(error) in AWAY:
         return error
     name = getattr(error, "sqlite_errorname", type(error).__name__)

@@ -43,8 +43,8 @@ class SdkLogs(logging.Filter):
         self._queues = queues
         for name in self._LOGGERS:
             logger = logging.getLogger(name)
-            logger.setLevel(logging.WARNING)  # losses are counted by their warnings, whatever LOG_LEVEL is
-            logger.filters.insert(0, self)  # run before OpenTelemetry's filter, which drops repetitions
+            logger.setLevel(logging.WARNING)  # we count losses by these warnings, whatever LOG_LEVEL is
+            logger.filters.insert(0, self)  # run before OpenTelemetry's filter, which drops duplicates
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -63,9 +63,9 @@ class SdkLogs(logging.Filter):
 
 
 class CountedExporter:
-    """Wraps a signal's exporter to count what doesn't reach the collector, and logs the count at most once a minute.
+    """Wraps a signal's exporter, counts items that don't reach the collector, and logs the count once a minute at most.
 
-    With `certificates`, recreates the exporter when they have changed, because OpenTelemetry reads them only once.
+    With `certificates`, recreates the exporter when they change, because OpenTelemetry reads them only once.
     """
 
     def __init__(

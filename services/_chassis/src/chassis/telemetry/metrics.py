@@ -25,7 +25,7 @@ class Counter:
         self.values[attributes] = self.values.get(attributes, 0) + value
 
     def points(self) -> list[tuple[float, Attributes]]:
-        # Copy the items, because the export thread calls this while served calls may add new attributes.
+        # Copy the items: while the export thread runs this, the event loop may add new attributes.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 

@@ -19,7 +19,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import is_sampled
 
-# Shorter waits get no span: nearly every operation waits a few microseconds, and their spans would clutter traces.
+# Shorter waits get no span: nearly every operation waits a few microseconds, and so many spans would clutter traces.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")
@@ -33,7 +33,7 @@ class Operation:
     """A description of an operation, without its values.
 
     Attributes:
-        name: what the operation does, such as INSERT; begins with BATCH if the operation has several statements.
+        name: the kind of operation, such as INSERT; begins with BATCH if there are several statements.
         summary: the span's name, such as `INSERT orders`.
     """
 

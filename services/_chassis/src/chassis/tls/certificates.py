@@ -23,7 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files are ignored."""
+    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files don't replace it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,7 +85,7 @@ def _load(folder: Path) -> Identity:
         for side in sides:
             side.verify_mode = ssl.CERT_REQUIRED
             side.load_verify_locations(cadata=authorities.decode("ascii"))
-            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # with None, OpenSSL would prompt
+            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # None would make OpenSSL prompt
         own = _handshake(*sides)
     except ssl.SSLCertVerificationError as error:
         raise ValueError(f"tls.crt is not valid by ca.crt: {error.verify_message}") from None

@@ -1,4 +1,4 @@
-"""Finds card numbers in all common forms: with any separators between groups, in any script's digits, within words."""
+"""Finds card numbers in all common forms: with any separators, in any script's digits, and even inside words."""
 
 import re
 import unicodedata
@@ -25,14 +25,14 @@ _ISSUED = re.compile(
     r"|(?:35|50|5[6-9]|6[0-9]|81|82|97)[0-9]{14,17}"  # JCB, Discover, UnionPay, Maestro, RuPay, Troy
 )
 _FEWEST_DIGITS, _MOST_DIGITS = 13, 19
-# Card numbers are written in equal groups of one of _SIZES digits, or in one of _SHAPES. Groups of three are left out,
+# Card numbers are written in equal groups (sizes: _SIZES), or in one of _SHAPES. Groups of three are left out,
 # because they occur in phone numbers and IP addresses.
 _SIZES = (1, 2, 4)
 _SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether `text` has a card number: an issuer's prefix and length, usual groups, and a valid check digit."""
+    """Return whether `text` has a card number: a known prefix and length, common grouping, and a valid check digit."""
     text = _with_ascii_digits(text)
     if not _LONG_NUMBER.search(text):
         return False
@@ -74,11 +74,11 @@ def _has_card(number: str) -> bool:
 
 
 def _grouped_digits(number: str) -> Iterator[str]:
-    """Yield the digits of groups that may form a card number: one group, one of _SHAPES, or equal groups.
+    """Yield digit strings that may be card numbers, formed from one group, one of _SHAPES, or equal groups.
 
-    A run of four-digit groups may begin at any of them, for example after a house number. A run of one- or two-digit
-    groups must have the same separator throughout, and begin where the group size or separator changes. Otherwise,
-    phone numbers could match, and long lists would take too long. The last group of a run may be shorter.
+    A number in four-digit groups may start at any group, for example after a house number. In one- or two-digit groups,
+    it must start where the group size or separator changes, and use one separator throughout: otherwise, phone numbers
+    could match, and long lists of numbers would take too long to check. The last group may be shorter.
     """
     groups, gaps = _GROUP.findall(number), _GROUP.split(number)
     sizes = [*map(len, groups)]

@@ -9,13 +9,13 @@ import orjson
 from chassis.values.money import Money
 
 FINGERPRINT_LENGTH = 12
-"""How many characters of a request's fingerprint checkout sends to payment."""
+"""The number of characters of a request's fingerprint that checkout sends to payment."""
 
 
 def digest(*parts: object) -> bytes:
     """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests.
 
-    If all parts are empty, the digest is empty, too, and isn't compared.
+    If all parts are empty, the digest is empty, too, and is left out of comparisons.
     """
     if not any(parts):
         return b""

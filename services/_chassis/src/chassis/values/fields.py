@@ -40,7 +40,7 @@ def require_words(value: str, field: str, *, max_length: int) -> str:
 
 
 def signed_reason(by: str, reason: str, field: str = "reason") -> str:
-    """Return who decided something, and why, as `by: reason`. Raise InvalidArgument unless both contain words."""
+    """Return `by: reason`, which says who decided and why. Raise InvalidArgument unless both contain words."""
     for name, value in (("by", by), (field, reason)):
         require_words(value, name, max_length=_MAX_REASON_LENGTH)
     return f"{by}: {reason}"

@@ -7,7 +7,7 @@ MIN_KEY_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class HmacKeys:
-    """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key."""
+    """One HMAC key, or several during key rotation. The first key creates HMACs; all of the keys verify them."""
 
     # Maps each key id to an HMAC object initialized with the key but no data. An id doesn't reveal its key.
     keys: Mapping[str, hmac.HMAC] = field(repr=False)
@@ -18,7 +18,7 @@ class HmacKeys:
         keys = [key.encode() for key in text.split(",")]
         if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
-        # A key id has 32 bits, which are enough to distinguish a few keys.
+        # Key ids have 32 bits, which is enough to tell a few keys apart.
         hashes = [hmac.new(key, digestmod="sha256") for key in keys]
         return cls({_digest(key, b"key id")[:4].hex(): key for key in hashes})
 

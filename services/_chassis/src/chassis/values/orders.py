@@ -27,7 +27,7 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the caller sent it, not validated. Its repr hides all of it, and it must never be stored.
+    """A card as sent by the caller, not yet validated. Its repr hides everything, and it must never be stored.
 
     Attributes:
         number: the card number, whose digits may be separated by spaces or hyphens.

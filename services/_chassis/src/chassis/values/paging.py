@@ -13,7 +13,7 @@ _MAX_TOKEN_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in a list ordered by time and key. It lies after all entries up to this time and key."""
+    """A position in a list ordered by time and key. It comes right after the entries up to this time and key."""
 
     at: float  # Unix time
     key: str = ""
@@ -29,7 +29,7 @@ EntryT = TypeVar("EntryT", bound=Entry)
 
 @dataclass(frozen=True)
 class KeyedEntry:
-    """What a store has recorded for an idempotency key.
+    """A store's record for an idempotency key.
 
     Attributes:
         recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
@@ -58,8 +58,8 @@ async def read_page(
 ) -> tuple[Sequence[EntryT], str]:
     """Return the page that a request with `order_ids` and `page_token` asks for, and the next page's token.
 
-    If the request has order ids, the only page is what `find` returns for them. Otherwise, `scan(position, limit)`
-    returns up to `limit` entries after a position.
+    If the request has order ids, `find` returns the only page. Otherwise, `scan(position, limit)` returns up to `limit`
+    entries after a position.
     """
     if request.order_ids:
         limit_count(request.order_ids, "order_ids", max_count=PAGE_SIZE)

@@ -45,7 +45,7 @@ def load(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Send customers to the storefront, and print what they experienced.
+    """Send simulated customers to the storefront, and print response times and errors.
 
     A slow response doesn't delay other sessions, and latencies include any delay before a request is sent. Exit status:
     0 if every page was correct, 1 after errors or if sessions were dropped, 2 for an invalid option.

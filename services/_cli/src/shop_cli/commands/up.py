@@ -15,7 +15,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# Exit codes that count as a normal stop. A service that has only just started, without a handler, ends with -SIGTERM.
+# Exit codes that count as a normal stop. A service that is still starting has no signal handler and ends with -SIGTERM.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
@@ -50,7 +50,7 @@ async def up(
 ) -> None:
     """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 
-    Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
+    Data and logs are written under `.shop/` in the folder, secrets under `.shop-secrets/`. Settings such as REDIS_URL,
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
     if port_offset % PORT_STEP:

@@ -16,7 +16,7 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
         for caller, callee in calls:
             column[callee] = min(_MAX_COLUMN, max(column[callee], column[caller] + 1))
     columns = [[name for name in sorted(column) if column[name] == number] for number in sorted({*column.values()})]
-    # On a wide screen, the table of calls is beside the map, so make the map at least as high as the table.
+    # On a wide screen, the table of calls is next to the map, so make the map at least as tall as the table.
     height = max(_ROW_PIXELS * max(map(len, columns), default=0), 33 * len(calls))
     return {
         name: (11 + 74 * number / max(1, len(columns) - 1), height * (row + 0.6) / len(names))

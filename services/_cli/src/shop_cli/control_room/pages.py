@@ -61,7 +61,7 @@ class _Pages:
         return self._render("overview", **await self._values(request))
 
     async def section(self, request: Request) -> Response:
-        """Show a section on a page of its own, or handle its form."""
+        """Show a section on its own page, or handle its form."""
         name = request.path_params["section"]
         if (section := self._room.sections.get(name)) is None:
             raise NotFound(f"there is no page {name}", reason="PAGE_NOT_FOUND")

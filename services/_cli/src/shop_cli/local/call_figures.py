@@ -1,4 +1,4 @@
-"""Call rates, error rates and durations over the last minute, by service and by pair of caller and callee."""
+"""Call rates, error rates and durations over the last minute, by service and by caller-callee pair."""
 
 import math
 from collections import Counter, defaultdict

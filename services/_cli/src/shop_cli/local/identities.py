@@ -45,7 +45,7 @@ class Identities:
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
-            names_of_host = ["localhost", f"shop-{name}"]  # in a cluster, the service's host name is `shop-<name>`
+            names_of_host = ["localhost", f"shop-{name}"]  # `shop-<name>` is the service's host name in a cluster
             issued = authority.issue(names_of_host, _SPIFFE_ID.format(name), _VALID, ["127.0.0.1", "::1"])
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             files = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority.certificate}

@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # otherwise, a traceback could keep it until the event loop, which its finalizer needs, is closed
+        del server  # a traceback could keep it alive until the event loop is closed, but its finalizer needs the loop
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

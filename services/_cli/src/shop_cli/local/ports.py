@@ -34,7 +34,7 @@ def require_free(port: int, name: str) -> None:
 
 @contextmanager
 def kept_from_connections(ports: Iterable[int]) -> Iterator[None]:
-    """Keep Linux from using these ports for outgoing connections in this context. Services can still listen on them."""
+    """Keep Linux from using these ports for outgoing connections. Services can still listen on them."""
     with ExitStack() as stack:
         if sys.platform == "linux":  # on macOS, no service could listen on a port that is bound here
             for port in ports:

@@ -110,7 +110,7 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # the server has ended, or this isn't Linux: leave its children to end by themselves
+        except OSError:  # the server has ended, or this isn't Linux: leave its children to end on their own
             return frozenset()
 
 

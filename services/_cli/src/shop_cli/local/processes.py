@@ -44,7 +44,7 @@ class Process(ChildProcess):
 
     Args:
         environment: the service's environment variables, except HOST, PORT and INTERNAL_PORT.
-        folder: the working directory, with data below `.shop/` and the log in `.shop/log/<name>.log`. Secrets that
+        folder: the working directory, with data under `.shop/` and the log in `.shop/log/<name>.log`. Secrets that
             `environment` does not contain are read from `.shop-secrets/<name>/`.
         internal_port: the port for the program's internal gRPC services, if any; 0 lets the system choose a port.
         certificates: client certificates for calls to the service; None if it does not use TLS.
@@ -176,7 +176,7 @@ class Shop:
         return self
 
     async def _migrate(self) -> None:
-        """Migrate all databases in one process, so that services needn't import Alembic, which takes a second each.
+        """Migrate all databases in one process, because importing Alembic would take each service a second.
 
         Ignore errors, because each service reports its own database's errors.
         """

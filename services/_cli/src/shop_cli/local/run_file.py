@@ -23,7 +23,7 @@ class Run:
     """A running shop.
 
     Attributes:
-        folder: where the services write their data, below `.shop/`.
+        folder: where the services write their data, under `.shop/`.
         addresses: `host:port` by program name; for internal services, by `internal_name`.
         control_room, token: the control room's URL, and the token that it requires.
         tls_folder: the folder with the operator's certificate; "" without TLS.
@@ -111,7 +111,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    Retry, because commands that look for a running shop hold the lock for a moment.
+    Retry, because commands that look for a running shop briefly hold the lock.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

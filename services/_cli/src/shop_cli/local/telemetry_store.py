@@ -26,7 +26,7 @@ class TraceSummary:
 
     Attributes:
         service, name, started_nanos, milliseconds: copied from the trace's first span.
-        order_id: the id of the order that the trace concerns; "" if there is none.
+        order_id: the id of the trace's order; "" if it has none.
         has_root: whether the first span is a root span.
     """
 
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Stores traces up to a total number of spans. Beyond this limit, the oldest traces are dropped."""
+    """Stores traces with up to `max_spans` spans in total. Beyond this limit, the oldest traces are dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()

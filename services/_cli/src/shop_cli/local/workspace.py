@@ -1,6 +1,6 @@
 """Finds the workspace's programs: all packages with a `[tool.shop] port` in their pyproject.toml.
 
-`[tool.shop] protocol` is what the program serves on that port: `grpc`, the default, or `http`.
+`[tool.shop] protocol` is the protocol served on that port: `grpc` (the default) or `http`.
 """
 
 import sys
@@ -16,7 +16,7 @@ Protocol = Literal["grpc", "http"]
 
 MAX_PORT_OFFSET = 15_400  # with a larger offset, a default port would exceed 65,535
 PORT_STEP = 100
-"""Two shops share no port if their port offsets differ by a multiple of this number."""
+"""Two shops don't share any ports if their port offsets differ by a multiple of this number."""
 
 
 class UnknownService(NotFound):

@@ -11,7 +11,7 @@ def upgrade() -> None:
     op.create_table(
         "carts",
         sa.Column("user_id", sa.String(128), primary_key=True),
-        # Increases with each change: unlike an etag, a version never occurs twice.
+        # Increases with each change: unlike etags, versions never repeat.
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("etag", sa.String(128), nullable=False),
         # A JSON object that maps product ids to quantities.

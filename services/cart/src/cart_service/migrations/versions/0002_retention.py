@@ -1,4 +1,4 @@
-"""Adds the record of the clock, so that carts are not deleted because it has jumped."""
+"""Adds the `retention` table, which records clock jumps, so that a jump doesn't delete carts."""
 
 import sqlalchemy as sa
 
@@ -9,5 +9,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    # No column of a cart tells when the cart was changed.
+    # Carts have no column with the time of their last change.
     retention_table.create("carts", sa.literal_column("CAST(NULL AS FLOAT)", sa.Double))
