@@ -1,4 +1,4 @@
-"""`python -m employee_api` serves the API; with `migrate` it applies migrations, with `add-user` it adds a user."""
+"""`python -m employee_api` serves the API. With `migrate`, it applies migrations; with `add-user`, it adds a user."""
 
 import argparse
 import asyncio

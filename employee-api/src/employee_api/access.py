@@ -49,9 +49,9 @@ class Scope(StrEnum):
 
 
 class Access(Enum):
-    """What an operation requires of its caller if `AUTH_MODE` is `enforce`.
+    """The rights that an operation requires of its caller if `AUTH_MODE` is `enforce`.
 
-    - SELF: a session, in every mode, because the operation concerns the caller's own account. API tokens are refused.
+    - SELF: a session, in every mode, because the operation affects the caller's own account. API tokens are refused.
     - SESSION: a session or API token of an approved user. An API token must have the operation's scope.
     - MANAGEMENT: like SESSION, but the user must also have a management role.
     - SUBORDINATE: like MANAGEMENT, but the caller must also outrank the user in the path.
@@ -71,7 +71,7 @@ def outranks(role: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Actor:
-    """The user who makes the request, with their current role."""
+    """The user who made the request, with their current role."""
 
     id: uuid.UUID
     role: str

@@ -28,7 +28,7 @@ class ActivityQuery(PageQuery):
 
 
 class ActivityOutput(Output):
-    """A change to a user or task. `changes` has each changed field's values before and after."""
+    """A change to a user or task. `changes` maps each changed field to its values before and after."""
 
     id: uuid.UUID
     actor_id: uuid.UUID | None

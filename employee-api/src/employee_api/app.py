@@ -34,7 +34,7 @@ from employee_api.users.repository import UserRepository
 
 
 async def check_database(engine: AsyncEngine) -> None:
-    """Raise NotReady if the database does not answer or lacks a migration."""
+    """Raise NotReady if the database does not respond or has pending migrations."""
     try:
         current = await is_current(engine, MIGRATIONS)
     except SQLAlchemyError as error:

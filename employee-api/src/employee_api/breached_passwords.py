@@ -1,7 +1,7 @@
 """Looks up passwords in a file of breached passwords, which may be larger than memory.
 
-The file's lines are sorted by bytes. Each line is a password, or a SHA-1 hash that may be followed by `:` and a count,
-as in Have I Been Pwned files.
+The file's lines are sorted bytewise. Each line is a password, or a SHA-1 hash that may be followed by `:` and a count,
+as in the files from Have I Been Pwned.
 """
 
 import hashlib

@@ -101,13 +101,13 @@ def blocking_engine(engine: AsyncEngine) -> Engine:
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether a unique constraint was violated, the only kind of constraint that client input can violate."""
+    """Return whether a unique constraint was violated. Client input can violate no other kind of constraint."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether the error means that the database is unavailable, rather than that the request is at fault."""
+    """Return whether an error means that the database is unavailable, as opposed to the request being at fault."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):

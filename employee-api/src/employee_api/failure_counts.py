@@ -15,7 +15,7 @@ from employee_api.models import FailureCount
 
 @dataclass
 class FailureCounts(Repository):
-    """Counts failures by key. A count starts again from zero once `window` has passed since its first failure."""
+    """Counts failures by key. A count restarts at zero once `window` has passed since its first failure."""
 
     window: timedelta
 
@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Hash the value into a fixed-length key, because the e-mail address in a login request may be very long."""
+    """Hash a value into a fixed-length key, because the e-mail address in a login request may be very long."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

@@ -102,7 +102,7 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def email_key(email: str) -> str:
-    """Return an e-mail address in its form for comparisons: case-folded, in NFC, without surrounding white space."""
+    """Normalize an e-mail address for comparisons: case-folded, in NFC, and without surrounding white space."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
 
 

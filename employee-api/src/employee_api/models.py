@@ -1,4 +1,4 @@
-"""Database tables for SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
+"""Database tables for SQLite and PostgreSQL. Timestamps are in UTC with microsecond precision; ids are UUIDs."""
 
 import uuid
 from datetime import UTC, date, datetime
@@ -40,7 +40,7 @@ _TEXT: Any = Field(sa_type=Text)
 _TIMESTAMP: Any = Field(sa_type=UtcDateTime)
 _INDEXED_TIMESTAMP: Any = Field(sa_type=UtcDateTime, index=True)
 _OPTIONAL_TIMESTAMP: Any = Field(default=None, sa_type=UtcDateTime)
-# The column has a server default, because replicas of the previous release insert rows without the column.
+# The column has a server default, because replicas of the previous release don't set it when they insert rows.
 _ADDED_TEXT: Any = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
 # The database clears the column when the user is deleted.
 _USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)

@@ -1,4 +1,4 @@
-"""Splits lists into pages. A cursor names the last row of a page, so new rows don't shift the following pages."""
+"""Splits lists into pages. A cursor identifies the last row of a page, so new rows don't shift the following pages."""
 
 import base64
 import uuid
@@ -36,7 +36,7 @@ class SortKey:
     """A key to sort a list by. Rows with the same value are sorted by id; rows without a value come last.
 
     Attributes:
-        name: the name of this key in cursors. A cursor is valid only for the key and direction that it was made for.
+        name: the key's name in cursors. A cursor is valid only for the key and direction that it was created with.
         expression: the SQL expression to sort by.
         values: validates values in cursors. Clients may forge cursors, so refuse values that the database can't store.
         optional: whether the expression may be NULL.
@@ -97,7 +97,7 @@ async def fetch_page(
     query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)
     if page.cursor is not None:
         query = query.where(key.follows(page.cursor, row_id))
-    # Fetch one row beyond the limit to learn whether another page follows.
+    # Fetch one row beyond the limit to find out whether another page follows.
     rows = await repository.find_rows(query.limit(page.limit + 1))
     following = key.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
     return output.model_validate({"items": rows[: page.limit], "next": following})

@@ -47,7 +47,7 @@ class Output(BaseModel):
 
 
 class Page(Output, Generic[ItemT]):
-    """A page of a list."""
+    """One page of a list."""
 
     items: list[ItemT]
     next: str | None = Field(description="The `cursor` of the next page; null on the last page")

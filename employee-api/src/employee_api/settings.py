@@ -50,7 +50,7 @@ def _parse_origins(text: str) -> frozenset[str]:
 
 
 class EmployeeApiSettings(HttpServiceSettings):
-    """The employee API's settings. Each is read from the environment variable with the field's name in capitals."""
+    """The employee API's settings. Each is read from the environment variable named after the field, in capitals."""
 
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")

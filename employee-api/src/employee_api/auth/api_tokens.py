@@ -33,7 +33,7 @@ class ApiTokenHandlers(Repository):
     """
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create a token after verifying the password, and delete expired ones. Only this response shows the secret."""
+        """Create a token, and delete the user's expired tokens. The token's secret appears only in this response."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
@@ -110,7 +110,7 @@ class ApiTokenHandlers(Repository):
 
 
 async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, request: Request) -> Actor | None:
-    """Return the user whom the request's session or API token identifies, if any."""
+    """Return the user identified by the request's session or API token, if any."""
     bearer, token = bearer_token(request), session_token(request)
     if bearer is not None and bearer.startswith(API_TOKEN_PREFIX):
         return await tokens.find_actor(bearer)

@@ -13,7 +13,7 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Once its failures reach the limit, a client must wait. Each further failure doubles the wait, up to the maximum.
+# Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
 # Once an e-mail's failures across all networks reach this multiple of the limit, all but known devices must wait.
@@ -31,9 +31,9 @@ class Attempt:
 
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
-        own: the key under which this client's failures count: its device if known, else its e-mail and network.
-        address: the key under which the network's failures count. These failures alone never delay anyone.
-        limits: for each key, the number of failures at which the client must start to wait.
+        own: the key that counts this client's failures: its device if known, else its e-mail and network.
+        address: the key that counts the network's failures. These failures alone never delay anyone.
+        limits: for each key, the number of failures after which the client must wait.
         slots: for each key, how many attempts may run at once. Slots are acquired in the mapping's order.
     """
 
@@ -76,7 +76,7 @@ class LoginLimiter:
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, then hold the slots during the block. Raise TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, then hold the slots for the block. Raise TooManyPasswords if a queue is full."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 attempts = self._in_flight.setdefault(key, BoundedSemaphore(number, _MAX_WAITING))

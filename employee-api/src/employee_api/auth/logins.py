@@ -66,7 +66,7 @@ def _is_too_long(email: object, password: object) -> bool:
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Handles logins, and operations that ask for the password again in case the session was stolen."""
+    """Handles logins, and operations that require the password again in case the session was stolen."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -161,7 +161,7 @@ class LoginHandlers:
             yield attempt
 
     async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> Account | Outcome:
-        """Return the account if its user may log in with this password, or else the reason for the failure."""
+        """Return the account if its user may log in with this password; otherwise, the reason for the failure."""
         account = await self.users.find_account(email_key=email_key(call.input.email))
         stored = account.password_hash if account else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)

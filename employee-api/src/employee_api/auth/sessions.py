@@ -119,7 +119,7 @@ class SessionHandlers(Repository):
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the user id in the path, or else the caller's id. Raise UserNotFound if the path names an unknown user."""
+    """Return the user id in the path, or the caller's id if there is none. Raise UserNotFound if no user has it."""
     if "id" not in call.ids:
         return call.user.id
     if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:

@@ -40,7 +40,7 @@ class ExportQuery(Input):
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """An export's query. If `month` is invalid, the error says `error_text`. Other errors name the parameter."""
+    """An export's query. If `month` is invalid, the error message is `error_text`. Other errors name the parameter."""
 
     error_text: str | None = "Month must be YYYY-MM"
 
@@ -65,7 +65,7 @@ class ExportHandlers(CsvExporter):
     @_operation(Table.USERS)
     @_operation(Table.ACTIVITIES)
     async def export(self, call: Call[ExportQuery]) -> Response:
-        """Stream the table that the last segment of the path names, as CSV."""
+        """Stream the table named by the last segment of the path, as CSV."""
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":

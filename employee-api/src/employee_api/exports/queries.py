@@ -16,7 +16,7 @@ from employee_api.models import Activity, Entity, Task, User
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
-# Matches text inside a cell that spreadsheets would run as a formula if they expect another separator or ignore quotes.
+# Matches text within a cell that spreadsheets run as a formula if they expect a different separator or ignore quotes.
 _INNER_FORMULA = f"([;,\t\r\n])([{_SPACES}]*[-=+@\uff1d\uff0b\uff0d\uff20])"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 

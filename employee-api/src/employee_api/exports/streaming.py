@@ -1,7 +1,7 @@
 """Streams tables as CSV (RFC 4180, UTF-8) in constant memory, with COPY on PostgreSQL and a cursor on SQLite.
 
-A worker thread produces a chunk whenever the client is ready for it, so the event loop never waits for rows, and a slow
-client costs an open cursor but no memory.
+A worker thread produces each chunk when the client is ready for it, so the event loop never waits for rows, and a slow
+client ties up a cursor but no memory.
 """
 
 import codecs

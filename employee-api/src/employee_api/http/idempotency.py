@@ -1,4 +1,4 @@
-"""Answers a repeated request (same Idempotency-Key) with the stored response, without making its changes again."""
+"""Answers a repeated request (same Idempotency-Key) with the stored response, without repeating its changes."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ class StoredResponses(Repository):
     """Stores responses to requests with an Idempotency-Key for 24 hours.
 
     A response is stored in the same transaction as the changes that it reports. If several requests with the same key
-    run at once, only one can store its response, and the changes of the rest are rolled back. Errors change nothing and
+    run at once, only one can store its response, and the others' changes are rolled back. Errors change nothing and
     are not stored, so repeating a request after an error is a new attempt.
     """
 

@@ -56,7 +56,7 @@ class RequestInput:
     Attributes:
         model: the model that validates the input; None if the operation reads no input.
         error_text: the message of every validation error; by default, the message names the invalid fields.
-        ignores_query: whether unknown query parameters are ignored, as the contract demands for some operations.
+        ignores_query: whether unknown query parameters are ignored, as the contract requires for some operations.
     """
 
     model: type[BaseModel] | None = None
@@ -64,7 +64,7 @@ class RequestInput:
     ignores_query: bool = False
 
     async def read(self, request: Request, *, strict: bool = False) -> Any:
-        """Return the validated input. Raise BadRequest if it is invalid. `strict` says if authorization is enforced."""
+        """Return the input. Raise BadRequest if it is invalid. `strict` tells whether authorization is enforced."""
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
@@ -72,7 +72,7 @@ class RequestInput:
         return BadRequest((_describe(violations) if named else None) or self.error_text, violations)
 
     def is_named(self, violation: FieldViolation) -> bool:
-        """Return whether an error names this violation even if there is an `error_text`."""
+        """Return whether the error message names this violation even if `error_text` is set."""
         return False
 
     def validate(self, value: object) -> Any:

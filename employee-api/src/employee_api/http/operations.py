@@ -135,7 +135,7 @@ class Operation:
 
     @property
     def scope(self) -> Scope | None:
-        """The scope that an API token needs. None if the operation is open, or accepts no API token."""
+        """The scope that an API token needs; None if the operation is open or accepts no API tokens."""
         if self.access in (Access.OPEN, Access.SELF):
             return None
         resource = "users" if self.tag == "auth" else self.tag
@@ -220,7 +220,7 @@ def operation(
 
 
 def operations_of(*groups: object) -> list[Operation]:
-    """Return the operations that the objects' methods handle, in the order of the methods."""
+    """Return the operations that the objects' methods handle, in the order in which the methods are defined."""
     return [
         describe(handler=getattr(group, name))
         for group in groups
@@ -235,6 +235,6 @@ async def _disconnected(request: Request) -> None:
 
 
 def _joined(request: Request, header: str) -> str | None:
-    # A client may split a list of tags over several header lines.
+    # A client may split a list of tags across several header lines.
     lines = request.headers.getlist(header)
     return ", ".join(lines) if lines else None

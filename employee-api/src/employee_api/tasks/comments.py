@@ -45,7 +45,7 @@ class CommentHandlers(Repository):
         failures=(UnknownAuthor(),),
     )  # fmt: skip
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        """Add a comment. Its author is the signed-in caller, or else the author that the request names."""
+        """Add a comment. Its author is the signed-in caller, or the author named in the request if there is none."""
         task_id, now, body = call.id, self.clock(), call.input.body
         author_id = call.actor.id if call.actor else call.input.author_id
         comment = CommentOutput(
@@ -67,7 +67,7 @@ class CommentHandlers(Repository):
         enforced_failures=(NotTheAuthor(),),
     )  # fmt: skip
     async def edit_comment(self, call: Call[CommentPatch]) -> CommentOutput:
-        """Replace the comment's text. If the text stays the same, record no edit."""
+        """Replace the comment's text. If the text is unchanged, record no edit."""
         await self._require_author(call, "edit_comment")
         now, body = self.clock(), call.input.body
         async with transaction(self.engine) as connection:

@@ -75,7 +75,7 @@ class TaskOutput(Output):
 
 
 class TaskSort(StrEnum):
-    """What to sort tasks by. Priorities start at `low`, statuses at `todo`. Titles are sorted ignoring case."""
+    """The field to sort tasks by. Priorities start at `low`, statuses at `todo`. Titles are sorted ignoring case."""
 
     CREATED_AT = "created_at"
     UPDATED_AT = "updated_at"

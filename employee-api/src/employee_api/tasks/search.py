@@ -51,7 +51,7 @@ def register_functions(engine: AsyncEngine) -> None:
 
 
 def unicode_lower(text: str) -> str:
-    """Compose characters (NFC), then lower-case each character by itself, as PostgreSQL does."""
+    """Compose characters (NFC), then lower-case each character individually, as PostgreSQL does."""
     # Python's `lower` turns "İ" into two characters, and uses a different sigma at the end of a word.
     return unicodedata.normalize("NFC", text).replace("İ", "i").lower().replace("\u03c2", "\u03c3")
 

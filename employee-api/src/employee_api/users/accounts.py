@@ -114,7 +114,7 @@ class UserHandlers(Repository):
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return what the reader may see of the user. Only management users see other users' e-mails."""
+        """Return the user, but hide the e-mail from readers who may see only their own."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 

@@ -22,7 +22,7 @@ _RESET_LIFETIME = timedelta(hours=24)
 
 @dataclass
 class PasswordHandlers(Repository):
-    """Handles password changes. A new password ends all access that the old password gave.
+    """Handles password changes. A new password ends all access gained with the old one.
 
     If authorization is enforced, a link to reset a password is valid only while its creator outranks the user.
     """
@@ -31,7 +31,7 @@ class PasswordHandlers(Repository):
     authorizer: Authorizer
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Change the password, and end all access but this session. Raise WrongPassword if it has changed meanwhile."""
+        """Change the password, and end all access but this session. Raise WrongPassword if it has already changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)

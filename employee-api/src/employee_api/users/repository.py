@@ -67,7 +67,7 @@ class UserRepository(Repository):
         return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
-        """Store a new hash of the same password, unless the password has changed meanwhile."""
+        """Store a new hash of the same password, unless the password has since been changed."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
@@ -124,8 +124,8 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    `ends_management` names a change after which the user can't manage others, such as "deleted". Before such a change,
-    all management users are locked, so that two concurrent changes can't remove the last two of them.
+    `ends_management` names a change after which the user can't manage others, such as "deleted". In that case, all
+    management users are locked, so that two concurrent changes can't remove the last two of them.
 
     Raise UserNotFound if there is no such user, LastManagementUser if no one else could manage others after the change,
     and AuthenticationRequired if the actor has been deleted or deactivated.

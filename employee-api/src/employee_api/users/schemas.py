@@ -41,7 +41,7 @@ class UserOutput(Output):
 
 
 class OwnAccountPatch(Patch):
-    """Changes to one's own account; omitted fields keep their values."""
+    """Changes to the caller's own account; omitted fields keep their values."""
 
     name: Name = ""
 
@@ -85,27 +85,27 @@ class InvitationOutput(Output):
 
 
 class CreatedInvitation(InvitationOutput):
-    """A new invitation. Its token is not shown again."""
+    """A new invitation. The token is not shown again."""
 
     token: str = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
 
 
 class PasswordChangeInput(StrictInput):
-    """A change of one's own password."""
+    """A new password for the caller's own account."""
 
     current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
     new_password: NewPassword = Field(repr=False)
 
 
 class PasswordResetInput(StrictInput):
-    """A new password, and the token of a password reset that allows setting it."""
+    """A new password, and the password reset token that authorizes it."""
 
     token: NonEmptyText = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
     password: NewPassword = Field(repr=False)
 
 
 class CreatedPasswordReset(Output):
-    """Permission to set a user's password once. Its token is not shown again."""
+    """Permission to set a user's password once. The token is not shown again."""
 
     user_id: uuid.UUID
     token: str = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])

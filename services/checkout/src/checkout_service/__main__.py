@@ -27,9 +27,9 @@ from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server, ad
 class Settings(Addresses, ServiceSettings):
     hmac_key: HmacKeySetting
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
-    # How long a worker owns an order before recovery may take the order over. Safety does not depend on this value.
+    # How long a worker owns an order before recovery may take it over. Correctness does not depend on this value.
     lease_seconds: PositiveFloat = LEASE_SECONDS
-    # How long the journal keeps finished orders, so that repeated requests still get their answer.
+    # How long the journal keeps finished orders. Until then, a repeated request gets the original response.
     retention_days: PositiveFloat = 90
 
 
@@ -59,7 +59,7 @@ async def build(
         operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         announce = partial(repeat, journal.announce, ANNOUNCE_SECONDS, "this replica cannot announce itself")
-        # End the leases that this replica held before a restart now, while this process doesn't hold any yet.
+        # Release the leases left over from before a restart. Do it now, before this process takes leases of its own.
         await log_errors(journal.release_own(), "leases not released, they will expire")
         async with in_background(recovery.run, outbox.run, retention, announce):
             yield

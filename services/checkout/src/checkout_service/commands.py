@@ -41,7 +41,7 @@ class Voided:
 
 @dataclass(frozen=True, slots=True)
 class KeyReused:
-    """The key was already used for a different charge or shipment, with another amount, card, address or lines.
+    """The key was already used for a charge or shipment with a different amount, card, address or lines.
 
     `transaction_id` and `charged_at` describe that other charge if it was captured; otherwise they are "" and 0.
     """
@@ -52,7 +52,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The call may or may not have taken effect. `reason` tells operators why that is unknown."""
+    """The call may or may not have taken effect. `reason` tells operators why this is unclear."""
 
     reason: str
 
@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but has already deleted records of that age: the order may have shipped."""
+    """Shipping has no record of the key but already deletes records that old, so the order may have been shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Voided | KeyReused | InDoubt | Unsupported
@@ -100,7 +100,7 @@ class Charge(Command[ChargeOutcome]):
 
 
 class Resolve(Command[ChargeOutcome]):
-    """Return the outcome of the attempt's charge; if there is no outcome, fence the charge's key."""
+    """Return the outcome of the attempt's charge. If there is none, fence the charge's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Ship(Command[ShipOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Return the outcome of the attempt's shipment; if there is no outcome, fence the shipment's key."""
+    """Return the outcome of the attempt's shipment. If there is none, fence the shipment's key."""
 
     charged_at: float = 0.0
 
@@ -123,7 +123,7 @@ class Void(Command[VoidOutcome]):
 
 
 class StartRemoval(Command[None]):
-    """Start removing the ordered items from the cart; `Send` waits for the removal to finish."""
+    """Start removing the ordered items from the cart; `Send` waits for this to finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the removal from the cart. Whatever fails is retried later."""
+    """Start sending the confirmation, and wait for the removal from the cart. Failures are retried later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ class State(StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
     SETTLING = "SETTLING"
-    """An operator has decided how the order ends, and a worker must carry the decision out."""
+    """An operator has decided how the order ends, and a worker must carry out the decision."""
     SETTLED = "SETTLED"
-    """An operator has closed the order, which no longer changes and no longer holds its cart."""
+    """An operator has closed the order. It won't change again, and it no longer holds its cart."""
 
 
 OPEN = (State.CHARGING, State.VOIDING, State.SETTLING)
@@ -61,7 +61,7 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERA
 # holds its cart: no other order for this cart can be recorded.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# An order gets one of these reasons when an operator decides how it ends.
+# The reasons recorded when an operator decides how an order ends.
 SETTLED_REFUNDED, SETTLED_SHIPPED, SETTLED_DISMISSED = "SETTLED_REFUNDED", "SETTLED_SHIPPED", "SETTLED_DISMISSED"
 
 # If the journal has lost an order, record it again only when it changes to one of these states. They imply that the
@@ -71,7 +71,7 @@ RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart. Other implementations of the cart service may omit the etag, and never send the last two attributes.
+    """A cart. Other implementations of the cart service may omit the etag, and never send the last two fields.
 
     Attributes:
         etag: changes whenever the lines change.
@@ -88,12 +88,12 @@ class Cart:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices, in one currency and rounded to its minor unit.
+    """An order with fixed prices, all in one currency and rounded to that currency's minor unit.
 
     `cart_generation` is the cart's generation if known, else its etag, else "".
 
     When you add a field, also extend `peers.wire`, `journal.snapshots` (with a default for older rows) and
-    `requests.fingerprints` (only if the field is set, so that repeats of older requests still match).
+    `requests.fingerprints` (only if the field is set, so that retries of older requests still match).
     """
 
     order_id: str
@@ -123,7 +123,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order was refused. Repeated requests with the same key get the same refusal, unless a field was malformed.
+    """Why an order was refused. Retries with the same key get the same refusal, unless a field was malformed.
 
     `kind` names a class in chassis.errors.REFUSALS. `violations` lists the invalid fields of an InvalidArgument.
     """
@@ -136,11 +136,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, with the details to record.
+    """A change to an order's state, with the details to record.
 
-    `refused_as` is the final state of a refused order, which it reaches once its next attempt is fenced. If an operator
-    decided on the change, `step` names the decision in the order's history, and `detail` says who decided and why. Such
-    a decision about a SHIPPED order also deletes the order's outbox items.
+    `refused_as` is the state in which a refused order will end, once its next attempt is fenced. If an operator decided
+    on the change, `step` names the decision in the order's history, and `detail` says who decided and why. If the order
+    was SHIPPED, such a decision also deletes its outbox items.
     """
 
     before: State
@@ -154,14 +154,14 @@ class Transition:
 
     @property
     def begins_attempt(self) -> bool:
-        """Whether this begins the order's next attempt: it does if it leads to CHARGING or doesn't change the state."""
+        """Whether this starts the order's next attempt: true if it changes the state to CHARGING or not at all."""
         return self.after in (State.CHARGING, self.before)
 
 
 def order_id_of(scope: str) -> str:
     """Return the order id for a scope: a version 8 UUID derived from the scope's SHA-256 hash.
 
-    If the journal loses an order, a repeated request therefore uses the same order id and idempotency keys again.
+    So even if the journal loses an order, a retry of the request uses the same order id and idempotency keys.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # set version 8 by hand: uuid.UUID supports it only since Python 3.14
@@ -170,7 +170,7 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return an attempt's charge key. Each attempt has its own idempotency key, so a fence affects only one attempt."""
+    """Return the idempotency key for an attempt's charge. Attempts have separate keys, so a fence affects only one."""
     return f"{order_id}:{attempt}"
 
 

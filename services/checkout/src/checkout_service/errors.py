@@ -41,7 +41,7 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card may have been charged and a parcel shipped, perhaps not as ordered, so an operator must decide."""
+    """The card may have been charged and a parcel shipped, perhaps incorrectly, so an operator must decide."""
 
 
 class OrderNeedsRefund(FailedPrecondition):
@@ -53,14 +53,14 @@ class OrderSettled(FailedPrecondition):
 
 
 class TotalChanged(FailedPrecondition):
-    """The order's total differs from the total that the customer was shown. Nothing was done."""
+    """The order's total differs from the total that the customer was shown. No order was placed."""
 
     def __init__(self, total: Money) -> None:
         super().__init__(f"the total is now {total}", metadata={"total": str(total)})
 
 
 class QuotesTooSlow(Unavailable):
-    """Reading the cart and the prices took too long. Nothing was done."""
+    """Reading the cart and the prices took too long. No order was placed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_seconds=RETRY_SECONDS)
@@ -68,7 +68,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read now."""
+    """Turn JournalUnavailable into OrderInProgress: the order is in the journal, which just can't be read right now."""
     try:
         yield
     except JournalUnavailable as error:

@@ -44,7 +44,7 @@ class Run:
         release_delay_seconds: how long other workers must wait before claiming the order if this run leaves it open.
         recorded: whether the order is in the journal.
         preceded_by: the existing order that kept this order from being recorded, because it has the same scope or cart.
-        task: the task that runs the saga. It fails only if the order is not in the journal.
+        task: the task that runs the saga. It raises an error only if the order is not in the journal.
     """
 
     entry: Entry
@@ -68,7 +68,7 @@ class Run:
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas. `lease_seconds` is how long the journal's leases last. `running` maps order ids to current runs."""
+    """Runs sagas. The journal's leases last `lease_seconds`. `running` maps order ids to the current runs."""
 
     journal: Journal
     payment: Payment
@@ -83,9 +83,9 @@ class Executor:
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
         """Start a saga for an order that this worker has leased, or for a new order, which the saga will record."""
         run = Run(entry, card, release_delay_seconds)
-        # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
+        # Use a task, so that a cancelled or expired call doesn't stop the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Equal requests may start several runs of one new order. Track the first run until one records the order.
+        # Identical requests may each start a run of the same new order. Track the first until one records the order.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -109,7 +109,7 @@ class Executor:
         except Exception as error:
             if not run.recorded:
                 raise
-            # The order is in the journal, so recovery finishes it, whatever the error was.
+            # The order is in the journal, so recovery will finish it whatever the error was.
             if isinstance(error, DomainError):
                 log.warning("order left to recovery", order_id=run.entry.order_id, reason=error.reason)
             else:

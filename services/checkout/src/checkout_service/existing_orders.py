@@ -45,14 +45,14 @@ class Decision(Enum):
     """What to do with a request whose key or cart already has an order."""
 
     WAIT = auto()
-    """The order has no outcome yet: decide again once the order has changed."""
+    """The order has no outcome yet: decide again once it changes."""
     REPLAY = auto()
     REFUSE = auto()
-    """Raise the order's error again."""
+    """Raise the order's original error."""
     REFUSE_KEY = auto()
     """A different request has used the key."""
     REFUSE_CART = auto()
-    """The cart belongs to another request's order, which an operator must close first."""
+    """The cart belongs to another request's order, which an operator must settle first."""
     SHARE_CART = auto()
     """Another request has bought some or all of the cart: find out what is left."""
     BEGIN_AGAIN = auto()
@@ -75,7 +75,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide how to answer a request for which an order exists. `is_own` tells whether the request started it."""
+    """Decide how to answer a request. `is_own` tells whether an identical request started the existing order."""
     of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request
@@ -86,8 +86,8 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
     """Return whether the order ended without a lasting charge, so that this request may begin its next attempt.
 
-    Under an idempotency key, a refusal is final. The exception is a field that payment found malformed: payment does
-    not record such a refusal, and the caller can correct the field.
+    With an idempotency key, a refusal is final unless payment rejected a malformed field: payment doesn't record that
+    refusal, and the caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART
@@ -109,12 +109,12 @@ class ExistingOrders:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
         `existing` may be the request's own order, or None if the order is gone. `new` is the order that the request
-        would have placed, or None if it has no prices yet. If `replayed`, another call started the existing order.
+        would have placed, or None if it is not priced yet. If `replayed`, another call started the existing order.
         Raise the error to return to the caller, which is OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:
-            # If the cart has changed since the order was started, even an identical request is for another order.
+            # If the cart has changed since the order was started, even an identical request asks for a new order.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)

@@ -20,12 +20,12 @@ MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
 
-# Changes to these states are logged at debug level, so that a placed order logs only one info line, for SHIPPED.
+# Changes to these states are logged at debug level, so that a placed order logs only one info line: for SHIPPED.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
 
 
 class OrderMetrics:
-    """Counts what happens to orders, and exports the journal's statistics as gauges.
+    """Counts orders and state changes, and exports the journal's statistics as gauges.
 
     Every replica exports the same gauges for the shared journal, so query the gauges' maximum, not their sum.
     `statistics` holds the statistics that recovery last read from the journal.
@@ -77,5 +77,5 @@ class OrderMetrics:
 
 
 def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:
-    """Return one data point per attribute value. Replace negative ages, seen after the clock was set back, with 0."""
+    """Return one data point per attribute value. Clamp negative ages, which occur if the clock was set back, to 0."""
     return [(max(measured.get(value, 0), 0), ((attribute, str(value)),)) for value in values]

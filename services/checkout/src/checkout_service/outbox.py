@@ -26,7 +26,7 @@ from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_o
 
 log = structlog.get_logger()
 
-# How long the response may wait for the ordered items to be removed from the cart.
+# How long a response may be delayed until the ordered items are removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
 # How long the worker that placed an order tries to send the confirmation. The worker must stop before
@@ -36,7 +36,7 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# How long to collect sent items before a batch of them is completed.
+# How long to collect sent items before completing them as a batch.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
 # A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.
@@ -51,7 +51,7 @@ _CLOSE_WITHIN_SECONDS = 5.0
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends outbox items, then completes them in batches: deletes the items and marks their orders DONE.
+    """Sends outbox items, then completes them in batches: deletes the items and marks finished orders DONE.
 
     After a crash, sent items that are still in the journal are sent again, which has no further effect: see
     `ports.Sender`. An item becomes a dead letter if its peer refuses the item permanently, or after too many failures.
@@ -98,7 +98,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items that are being sent, and complete them. Items that take too long are safely sent again."""
+        """Wait for items being sent, then complete them. Items that take too long are sent again later, harmlessly."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -132,7 +132,7 @@ class Outbox:
             await log_errors(self.complete(), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even if the circuit is open. If it fails, leave the item in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. On failure, leave the item in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -148,9 +148,9 @@ class Outbox:
             self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
-        """Send a claimed item, or postpone the item if sending fails. Return whether the item's peer seems to work."""
+        """Send a claimed item, or postpone the item if sending fails. Return whether its peer appears to be up."""
         order_id = item.entry.order_id
-        # Check this before sending, because the item may kill every worker that sends it.
+        # Check this before sending, because the item may crash every worker that tries to send it.
         if item.failures > MAX_FAILURES:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True

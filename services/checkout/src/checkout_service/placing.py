@@ -53,7 +53,7 @@ class OrderPlacer:
     async def place(self, request: OrderRequest) -> Placed | Replayed:
         """Place the requested order. If an earlier call started the order, wait for the outcome.
 
-        Without an idempotency key, the cart's etag is the key. Every error is a DomainError. OrderInProgress and
+        Without an idempotency key, the cart's etag serves as the key. Every error is a DomainError. OrderInProgress and
         OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
         recorded the order. After OrderNeedsReview and OrderNeedsRefund, the card stays charged, and an operator
         must settle the order. Any other error means that this call has charged no card.
@@ -75,12 +75,12 @@ class OrderPlacer:
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find the request's order, or quote a new order and run its saga. The README's first diagram shows how."""
+        """Find the request's order, or quote a new order and run its saga: see the first diagram in the README."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Don't validate a repeated request: it must get the same answer even if validation has become stricter.
+            # Don't validate a repeated request: it must get the same response even if validation has become stricter.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -98,7 +98,7 @@ class OrderPlacer:
         return await self._outcome_of(self.executor.start(held, steps, request.card), new, request)
 
     async def _quote(self, request: OrderRequest, cart: Cart, scope: str, read_until: float) -> Entry:
-        """Return a new order with frozen prices."""
+        """Return a new order with fixed prices."""
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
         order = await _read(price(order_id, request, cart, self.quotes), read_until, "prices")
@@ -149,7 +149,7 @@ class OrderPlacer:
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
-    """Return a new order with this id and frozen prices in the request's currency.
+    """Return a new order with this id and fixed prices in the request's currency.
 
     A line costs its unit price times its quantity. All costs are converted, then rounded to the currency's minor unit.
 

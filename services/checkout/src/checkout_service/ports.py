@@ -18,7 +18,7 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
-# What remains to be done for a placed order: send the confirmation, and remove the ordered items from the cart.
+# The remaining work for a placed order: send the confirmation, and remove the ordered items from the cart.
 OUTBOX_KINDS = (EMAIL, EMPTY_CART)
 
 # The longest delay before a failed order or outbox item is tried again.
@@ -34,11 +34,11 @@ class JournalUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Identifies the worker that holds an order, and the current attempt. The journal rejects updates under old claims.
+    """Identifies the worker that holds an order, and its attempt. The journal rejects updates with an outdated claim.
 
     Attributes:
-        epoch: increases with each worker and attempt. A journal that has lost commits may assign an epoch twice.
-        owner: a random id, which is never assigned twice.
+        epoch: increases with each new worker or attempt. A journal that has lost commits may reuse an epoch.
+        owner: a random id that is never reused.
     """
 
     order_id: str
@@ -64,7 +64,7 @@ def new_owner() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order as the journal stores it. The defaults describe a new order, not recorded yet and held by its creator.
+    """An order as the journal stores it. The defaults describe a new order, held by its creator and not yet recorded.
 
     Attributes:
         scope: a hash of the method, the user and the idempotency key or cart etag; each scope has one order.
@@ -72,10 +72,10 @@ class Entry:
         traceparent: the context of the span in which the order was started; empty if that span was not sampled.
         leased: whether a worker currently has a lease on the order.
         failures: the number of failed recovery attempts since the state last changed.
-        reason: why the order was refused or last failed; empty if neither happened.
-        refused_as: the state in which a refused order that is still CHARGING ends once its attempt is fenced.
+        reason: why the order was refused or last failed; empty if neither applies.
+        refused_as: the state in which a refused order that is still CHARGING will end, once its attempt is fenced.
         stuck: whether the order needs operator attention.
-        unreadable: the stored text of an order that can't be decoded, so that `order` is incomplete; otherwise empty.
+        unreadable: the stored text if it can't be decoded, in which case `order` is incomplete; otherwise empty.
         recorded_total: the total stored in separate columns, which must equal the order's total.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
@@ -185,9 +185,9 @@ class Payment(Protocol):
         """
 
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
-        """Return the outcome of the key's charge; if there is no outcome, fence the key.
+        """Return the outcome of the key's charge. If there is none, fence the key.
 
-        The outcome is KeyReused if the charge was for another amount, request or purchase.
+        The outcome is KeyReused if the charge was for a different amount, request or purchase.
         """
 
     async def void(self, key: str) -> VoidOutcome:
@@ -203,7 +203,7 @@ class Shipping(Protocol):
         """Ship the ordered lines. See `Charged` for `charged_at`, and `Payment.charge` for `retry`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
-        """Return the outcome of the key's shipment; if there is no outcome, fence the key."""
+        """Return the outcome of the key's shipment. If there is none, fence the key."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]

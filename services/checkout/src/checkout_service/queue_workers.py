@@ -16,7 +16,7 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# How often idle workers look for new work, give or take a fifth.
+# How often idle workers look for new work, plus or minus 20 %.
 POLL_SECONDS = 1.0
 
 # How many items a worker works on at a time.
@@ -38,7 +38,7 @@ class CircuitBreaker:
     """When work keeps failing, for example because a peer is down, allows only single probes at increasing intervals.
 
     Five consecutive failures open the circuit; one success closes it. A success also closes `of_failed`, the circuit
-    for items that have failed before: the peer works again, so these items are worth another try.
+    for items that have failed before: the peer is up again, so these items are worth another try.
     """
 
     def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
@@ -83,7 +83,7 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return two circuit breakers for a kind of work: True for items that have failed before, False for others.
+    """Return a kind of work's circuit breakers: under True for items that have failed before, under False for others.
 
     Items that always fail must not delay new items, so each group has its own circuit.
     """
@@ -112,7 +112,7 @@ class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on up to CONCURRENCY at a time, pausing only when no more items are due.
 
     `claim` returns due items, up to a limit, or raises JournalUnavailable. `work` handles one item and returns whether
-    the item's peer works, or None if that is unknown.
+    the item's peer is up, or None if that is unknown.
     """
 
     poll_timer: PollTimer
@@ -127,7 +127,7 @@ class QueueWorker(Generic[ItemT]):
             while True:
                 if not await self._start_claimed(tasks):
                     await self.poll_timer.wait()
-                # Wait for room for several items: claiming many at once is cheaper than claiming them one by one.
+                # Wait until there is room for several items: claiming many at once is cheaper than one at a time.
                 elif self._in_progress > CONCURRENCY // 2:
                     self._has_room.clear()
                     await self._has_room.wait()

@@ -32,7 +32,7 @@ _SWEEP_SECONDS = 30.0
 class Recovery:
     """Takes over orders whose leases have expired, a few at a time. An order's retry delay grows with its failures.
 
-    While all orders in a state fail because payment or shipping is down, recovery only probes now and then.
+    While payment or shipping is down and all orders in a state fail, recovery tries only one of them at a time.
     """
 
     journal: Journal

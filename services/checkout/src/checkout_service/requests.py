@@ -17,7 +17,7 @@ MAX_CARD_NUMBER_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """An unvalidated request to order the user's cart, with prices in `user_currency` (an ISO 4217 code).
+    """A request to order the user's cart, not yet validated, with prices in `user_currency` (an ISO 4217 code).
 
     Attributes:
         key: the idempotency key; None if the caller sent none.

@@ -4,12 +4,12 @@ A saga yields commands and receives their results, so tests can stop a saga at a
 two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe:
 1. Peers act only once per idempotency key, and keys derive from the request.
 2. Once a key is fenced, no charge or shipment under it can succeed.
-3. The journal rejects updates that don't hold the order's current claim. The lease only avoids duplicate work.
+3. The journal rejects updates without the order's current claim. The lease only avoids duplicate work.
 
 An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
 is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker
-rediscovers them by resolving attempts in sequence. Once an order has been refused, no worker charges it again. The
-order ends only after a worker has set a new fence, which proves that no later attempt, even a lost one, was charged.
+rediscovers them by resolving attempts in sequence. Once an order is refused, no worker charges the card again. The
+order ends only after a worker has set a new fence, which proves that no later attempt was charged, even a lost one.
 """
 
 from collections.abc import Generator
@@ -105,7 +105,7 @@ def charge(*, resumed: bool) -> Saga:
             case Voided():
                 return (yield from resolve(State.VOIDED, CHARGE_VOIDED, certain=certain))
             case KeyReused():
-                # The key was used before, with other content or by another request: the journal has lost that order.
+                # The key was used before, for different content or another request: the journal has lost that order.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
@@ -171,8 +171,8 @@ def void_charge(refusal: Refusal) -> Saga:
 def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
 
-    `tracking_id` is the tracking id from the operator, if the order was shipped. If payment or shipping records
-    contradict the decision, the order needs an operator again. A peer without records can't contradict it.
+    `tracking_id` is the operator's tracking id if the order was shipped. If payment or shipping records contradict the
+    decision, the order changes to NEEDS_REVIEW. A peer without records can't contradict it.
     """
     charge = yield from _resolve_last_attempt(decision, tracking_id)
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
@@ -190,8 +190,8 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     elif decision.reason == SETTLED_REFUNDED:
         if shipped_as:
             contradiction = f"shipping has sent {shipped_as}"
-        # Void a charge even if an operator has refunded it by hand: payment captures only one charge per cart, so
-        # otherwise the cart could not be ordered again.
+        # Void the charge even if an operator has refunded it manually: payment captures only one charge per cart, so
+        # the cart could not be ordered again otherwise.
         elif isinstance((yield from _until_certain(Void()))[0], InDoubt):
             return SagaResult.UNFINISHED
     if contradiction:
@@ -233,7 +233,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
-    """Void the charge once the shipment is fenced, or at once without a manifest: the refused try was the only one."""
+    """Void the charge once the shipment is fenced. Without a manifest, void it at once: only one try was made."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
@@ -247,7 +247,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge that was made for other content. If a parcel may have shipped, leave the order to an operator."""
+    """Void a charge made for different content. If a parcel may have been shipped, leave the order to an operator."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
@@ -293,8 +293,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome and the number of earlier tries, whose outcomes are unknown. If given, `again` is the
-    command for all tries after the first.
+    Return the last outcome and the number of earlier tries, whose outcomes are unknown. After the first try, use
+    `again` instead if it is given.
     """
     tries = 0
     while True:

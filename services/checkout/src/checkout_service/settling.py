@@ -32,16 +32,16 @@ class SettlementRefused(FailedPrecondition):
 def may_decide(state: State, decision: Refusal) -> bool:
     """Return whether a worker may carry out a decision about an order in this state.
 
-    A VOIDING order can't be settled as shipped: even if its charge is still captured, a void may be on its way.
+    A VOIDING order can't be settled as shipped: its charge may be voided at any moment.
     """
     is_voiding = state is State.VOIDING and decision.reason != SETTLED_SHIPPED
     return is_voiding or state in {State.CHARGING, *NEEDS_OPERATOR}
 
 
 async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
-    """Record and carry out an operator's decision. Return the order, which is still SETTLING if that takes too long.
+    """Record and carry out an operator's decision. Return the order, still SETTLING if this takes too long.
 
-    Raise SettlementRefused if the order's state, or payment or shipping records, forbid the decision.
+    Raise SettlementRefused if the order's state or the records of payment or shipping rule out the decision.
     """
     before, name = seen.state, decision.reason.removeprefix("SETTLED_").lower()
     ended_as = _AFTER_DISMISSAL.get(before) if decision.reason == SETTLED_DISMISSED else None

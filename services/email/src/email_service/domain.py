@@ -25,11 +25,11 @@ class MailNotSent(Unavailable):
 
 
 class MailNotFound(NotFound):
-    """This order's confirmation was never accepted, or was deleted after its retention period."""
+    """The order's confirmation was never accepted, or was deleted after its retention period."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay permanently refused this order's confirmation after an earlier request."""
+    """The relay permanently refused the order's confirmation after an earlier request."""
 
 
 def label(address: Address) -> list[str]:
@@ -78,7 +78,7 @@ def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
 
 
 def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
-    """Return the digests of what will be sent. They differ from `accepted` if the message was altered in the spool."""
+    """Return the digests of a message as sent. They differ from `accepted` if the message was altered in the spool."""
     if not accepted or not content:  # older releases stored no digests, and sent messages have no content
         return accepted
     confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]

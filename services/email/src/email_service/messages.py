@@ -9,7 +9,7 @@ NO_RESPONSE = "NO_RESPONSE"
 """The reason stored with every message that is IN_DOUBT."""
 
 RETENTION_DAYS = 90
-"""How long a message is kept after its last change. By default, checkout keeps orders for the same time, so a repeated
+"""How long a message is kept after its last change. By default, checkout keeps orders for just as long, so a repeated
 request never sends a second message."""
 
 
@@ -50,7 +50,7 @@ class ClaimedMessage:
 
     Attributes:
         attempt: the sequence number of this claim. Only the process with the latest claim can change the message.
-        deferrals: how often the relay has deferred this message.
+        deferrals: how many times the relay has deferred this message.
     """
 
     message_id: str
@@ -65,7 +65,7 @@ class ClaimedMessage:
 class MessageRecord:
     """A stored message. `accepted_at` and `changed_at` are Unix timestamps.
 
-    `closed` tells who closed the unsent message, so that operators can ignore it, and why; otherwise, it is empty.
+    `closed` says who closed the unsent message and why; operators can ignore closed messages. It is empty otherwise.
     """
 
     message_id: str
@@ -93,7 +93,7 @@ class Outcome(Enum):
     IN_DOUBT = auto()
     """The relay has received the message but has not responded."""
     NOT_SENT = auto()
-    """The relay can't be reached, or accepts no messages at the moment."""
+    """The relay can't be reached, or currently accepts no messages."""
     CLAIM_LOST = auto()
     """Another process has claimed the message."""
 

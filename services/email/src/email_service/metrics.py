@@ -1,4 +1,4 @@
-"""Metrics and logs about messages, and the spool's periodic housekeeping."""
+"""Metrics and logs of sending attempts, and the spool's periodic housekeeping."""
 
 from collections.abc import Mapping
 

@@ -29,7 +29,7 @@ _DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
 
 @dataclass(frozen=True)
 class Messages(letter_spool_pb2_grpc.LetterSpoolServicer, mail_records_pb2_grpc.MailRecordsServicer):
-    """Lists, shows, requeues and closes messages, and tells what became of an order's confirmation."""
+    """Lists, shows, requeues and closes messages, and reports the state of orders' confirmations."""
 
     _spool: Spool
 

@@ -30,7 +30,7 @@ _MAX_CONFIRMATIONS = 100
 
 @dataclass(frozen=True)
 class EmailService(email_pb2_grpc.EmailServiceServicer, pb2_grpc.ConfirmationsServicer):
-    """Accepts confirmations one by one, or in batches, each of which takes only one call and one flush to disk."""
+    """Accepts confirmations one by one or in batches. A batch takes only one call and one flush to disk."""
 
     _templates: ConfirmationTemplates
     _names: ProductNames | None

@@ -25,7 +25,7 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Each row has a brand, a range's first and last prefixes (of the same length), and the valid card number lengths.
+# Each row holds a brand, the first and last prefix of a range (equally long), and the valid card number lengths.
 # Source: the ISO/IEC 7812 issuer ranges that the card schemes publish.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),

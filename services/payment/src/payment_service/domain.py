@@ -33,7 +33,7 @@ class CardDeclined(FailedPrecondition):
 
 
 class ChargeFenced(Aborted):
-    """The key was fenced before this charge arrived; a new charge needs a new key."""
+    """The key was fenced before this charge arrived, so a new charge needs a new key."""
 
 
 class ChargeVoided(FailedPrecondition):
@@ -76,7 +76,7 @@ class Payment:
         hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries that older releases wrote.
         brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
         request_fingerprint: the fingerprint of the request that the caller was serving; empty if the caller sent none.
-        purchase_id: the caller's id for what the charge pays for; empty if the caller sent none.
+        purchase_id: the caller's id for the purchase that the charge pays for; empty if the caller sent none.
     """
 
     amount: Money
@@ -123,11 +123,11 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChargeRequest:
-    """A charge request that isn't validated yet. The amount is in whole units and nanos (1e-9 of a unit).
+    """A charge request, not yet validated. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
         fingerprint: the caller's request fingerprint, stored for `resolve_or_fence`. Retries may send a different one.
-        purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
+        purchase_id: the purchase that the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
     currency_code: str
@@ -143,7 +143,7 @@ class PaymentProcessor:
     """Accepts or declines charges according to the card rules, and records each decision in the ledger.
 
     Attributes:
-        hmac_keys: the keys for card HMACs. Once a key is removed, charges recorded under that key can't be repeated.
+        hmac_keys: the keys for card HMACs. Once a key is removed, retries of charges recorded with that key fail.
         count_decline: called with the reason, once per idempotency key whose charge is declined.
     """
 
@@ -156,9 +156,9 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge at most once per key and return the CHARGED entry.
 
-        Declines are recorded, so that repeats are declined too, even on a later date or under different settings.
-        Malformed requests are not recorded, because every repeat is just as malformed. If the key has an entry, that
-        entry decides the outcome, even if the rules have changed since.
+        Declines are recorded, so that retries are declined too, even on a later date or with different settings.
+        Malformed requests are not recorded, because every retry is just as malformed. If the key has an entry, that
+        entry decides the outcome, even if the rules have since changed.
 
         Raise InvalidArgument if the request is malformed, CardDeclined if the card is declined, CartOrdered if the
         purchase is already paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or

@@ -1,4 +1,4 @@
-"""The failpoints before and after each method that changes the ledger: see chassis.failpoints."""
+"""Failpoints before and after each method that changes the ledger: see chassis.failpoints."""
 
 _LEDGER = "shop.internal.PaymentLedger"
 _METHODS = ("shop.PaymentService/Charge", f"{_LEDGER}/ResolveOrFence", f"{_LEDGER}/Void")

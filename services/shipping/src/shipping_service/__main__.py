@@ -21,7 +21,7 @@ from shop_internal import shipment_manifest_pb2_grpc
 class Settings(ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
-    # How long the manifest keeps entries. Once an entry is deleted, a request that repeats its key ships again.
+    # How long the manifest keeps entries. Once an entry is deleted, a retry with the same key ships the order again.
     retention_days: PositiveFloat = 365
 
 

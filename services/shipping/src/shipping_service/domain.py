@@ -1,6 +1,6 @@
 """Shipping quotes, and shipments identified by idempotency keys.
 
-Each key gets one manifest entry, which is kept until it is old enough to be deleted. The first write makes the entry a
+Each key gets one manifest entry, which is kept until its retention period ends. The first write makes the entry a
 shipment or a fence. Every later write returns the existing entry, so repeating a shipment does not ship again, and a
 shipment requested after a fence fails.
 """
@@ -32,16 +32,16 @@ class ManifestUnavailable(Unavailable):
 
 
 class ShipmentFenced(Aborted):
-    """The key was fenced before this shipment was requested; a new shipment needs a new key."""
+    """The key was fenced before this shipment was requested, so a new shipment needs a new key."""
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The key has no entry, but may have had one: the charge is so old that the entry may already be deleted."""
+    """The key has no entry, but may have had one: the charge is so old that the entry may have been deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to. Creating a parcel does not validate it; quoting and shipping do."""
+    """Items and the address to send them to. A parcel is validated not on creation, but when quoted or shipped."""
 
     address: Address
     items: tuple[Item, ...]
@@ -146,10 +146,10 @@ class Shipper:
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
-        If the key has an entry, that entry decides the outcome, even if the parcel is invalid under today's rules.
+        If the key has an entry, that entry decides the outcome, even if the current rules make the parcel invalid.
 
         Raise InvalidArgument if the parcel is invalid, IdempotencyKeyReused or ShipmentFenced if the key belongs to
-        another shipment or a fence, ShipmentForgotten if its entry may have been deleted, and ManifestUnavailable if
+        a different shipment or a fence, ShipmentForgotten if its entry may have been deleted, ManifestUnavailable if
         the manifest fails.
         """
         try:

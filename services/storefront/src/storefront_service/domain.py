@@ -99,8 +99,8 @@ class Order:
 
     Attributes:
         state: a name from `shop.internal.OrderState`, without the prefix `ORDER_STATE_`.
-        holds_cart: whether this order makes checkout refuse to sell the same cart again.
-        lines: what was ordered; set only in lists of orders, which have no receipts.
+        holds_cart: whether checkout refuses to sell the same cart again because of this order.
+        lines: the ordered items; set only in lists of orders, which have no receipts.
         receipt: None in lists of orders, and for old orders whose details have been deleted.
     """
 
@@ -118,12 +118,12 @@ class Order:
 
     @property
     def takeovers(self) -> int:
-        """How many times a worker has taken the order over from another worker."""
+        """The number of times a worker has taken over the order from another worker."""
         return sum(step.name == "taken_over" for step in self.history)
 
     @property
     def is_final(self) -> bool:
-        """Whether the order is in a final state, which only ordering the same cart again can change."""
+        """Whether the order's state is final. Only ordering the same cart again can change a final state."""
         return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 
@@ -152,7 +152,7 @@ class Trace:
 
 
 def is_local_path(text: str) -> bool:
-    """Return whether a link stays within this shop. A path that starts with two slashes would lead to another host."""
+    """Return whether a link stays within this shop. A path that starts with two slashes would point to another host."""
     return text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
 
 

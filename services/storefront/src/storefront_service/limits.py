@@ -38,8 +38,8 @@ class LimitReached(ResourceExhausted):
 class OrderLimits:
     """Allows a number of events per hour for each key, in a burst or spread out (generic cell rate algorithm).
 
-    A key is a limit's name with the session, network or mailbox that the limit applies to. Each key is stored with the
-    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted key is dropped.
+    A key is a limit's name plus the session, network or mailbox that the limit applies to. Each key is stored with the
+    time at which its full allowance is available again. Beyond 100,000 keys, the least recently counted one is dropped.
     """
 
     def __init__(

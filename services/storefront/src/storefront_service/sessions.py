@@ -52,7 +52,7 @@ class Session:
         self.cookie = self._signer.sign(self.ids)
 
     def next_id(self, key: str) -> str:
-        """Derive a new id from the form's key, so that sending the form again leads to the same id."""
+        """Derive a new id from the form's key, so that sending the form again yields the same id."""
         return self._signer.derive_id(f"{self.user_id} {key}")
 
     def renew(self, user_id: str, *, has_orders: bool) -> None:
@@ -72,7 +72,7 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the cookie's session, or a session that has not begun if the cookie is missing, invalid or expired.
+        """Return the cookie's session, or one that has not begun if the cookie is missing, invalid or expired.
 
         If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
         """

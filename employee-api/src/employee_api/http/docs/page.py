@@ -25,7 +25,7 @@ _COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
-    """Render an OpenAPI document as an HTML page that explains how to sign in under this `AUTH_MODE`."""
+    """Render an OpenAPI document as an HTML page that explains how to sign in with this `AUTH_MODE`."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

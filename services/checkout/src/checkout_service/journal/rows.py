@@ -29,7 +29,7 @@ _STEPS = {
 
 SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
-# The columns that are copied into an entry unchanged.
+# Columns that are copied to an entry unchanged.
 _COLUMNS = (
     *("scope", "fingerprint", "attempt", "epoch", "owner", "failures", "transaction_id", "tracking_id", "traceparent"),
     *("created_at", "updated_at"),
@@ -101,7 +101,7 @@ def entry_from_row(row: Row) -> Entry:
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
     """Decode rows to entries. Skip rows that can't be decoded, so that they don't block the other rows.
 
-    Keep orders that an operator has decided on: the decision can be carried out without the order's content.
+    Keep orders that an operator is settling: the decision can be carried out without the order's content.
     """
     entries = map(entry_from_row, rows)
     return [entry for entry in entries if not entry.unreadable or (entry.state is State.SETTLING and entry.refusal)]

@@ -1,4 +1,4 @@
-"""Encodes the parts of an order that have no columns of their own, as versioned JSON for the column `snapshot`.
+"""Encodes the order fields that have no column of their own, as versioned JSON for the column `snapshot`.
 
 Older releases stored a shop.PlaceOrderResponse in this column, and a copy in `answer`, a column that is now unused.
 """

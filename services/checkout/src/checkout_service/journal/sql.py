@@ -43,11 +43,11 @@ MAX_COUNTED = 1000
 """Orders dated in the future are counted only up to this limit."""
 
 PROTOCOL = 1
-"""The version of the journal's contents. A release that changes what a column means must increase this number. It must
-still support the previous version, and use it until no replica of the previous release is left."""
+"""The version of the journal's format. A release that changes the meaning of a column must increase this number. It
+must still support the previous version, and use it until no replicas of the previous release remain."""
 
 ANNOUNCE_SECONDS = 60.0
-_REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that has not announced itself for this long counts as gone
+_REPLICA_SECONDS = 3 * ANNOUNCE_SECONDS  # a replica that hasn't announced itself for this long is considered gone
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -60,7 +60,7 @@ class Journal:
     Args:
         database: a database that `migrations` has brought up to date.
         worker: this replica's name in leases and in the orders' histories.
-        protocol: the highest protocol number that this replica knows.
+        protocol: the highest protocol number that this replica supports.
         lease_seconds: how long an order is leased to the worker that serves the caller. Recovery leases it for twice
             as long.
     """
@@ -108,7 +108,7 @@ class Journal:
                 return None
             holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
-                # The insert may have been repeated after a lost connection, so the holder may be the new order itself.
+                # The insert may have been retried after a lost connection, so the holder may be the new order itself.
                 return None if holder.claim == claim else holder
             await self.check()
         raise JournalUnavailable("the cart's orders change too fast")
@@ -123,7 +123,7 @@ class Journal:
         return rows.first_entry(taken)
 
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
-        """Begin the next attempt of an order in a RELEASED_CART state, replacing its content with the new order's.
+        """Start the next attempt of an order in a RELEASED_CART state, replacing its content with the new order's.
 
         Return None if the order has changed since `seen` was read, or if another order holds the cart.
         """
@@ -138,7 +138,7 @@ class Journal:
         return rows.first_entry(reopened)
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
-        """Lease up to `limit` orders in this open state whose leases have expired.
+        """Lease up to `limit` orders in the given open state whose leases have expired.
 
         Each claimed order counts as failed until its state changes. With `failed`, claim only orders that have failed
         before; otherwise, claim only orders that have not.
@@ -152,7 +152,7 @@ class Journal:
         """
         after = transition.after
         updated = claim.next_attempt() if transition.begins_attempt else claim
-        if transition.step:  # an operator's decision: a new epoch lets the history record the same decision twice
+        if transition.step:  # an operator's decision; a new epoch lets the history record the same decision twice
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
         values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
@@ -172,7 +172,7 @@ class Journal:
         return found is not None and found.claim == updated and found.state is after
 
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
-        """End the lease after a delay, unless another worker has taken the order over."""
+        """End the lease after a delay, unless another worker has taken over the order."""
         values = rows.claim_to_row(claim)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
@@ -180,7 +180,7 @@ class Journal:
         )
 
     async def release_own(self) -> None:
-        """End the leases that this replica held before a restart."""
+        """End the leases that this replica held before it restarted."""
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
         except JournalUnavailable as error:  # if the database rejects the statement, the leases will expire anyway
@@ -234,7 +234,7 @@ class Journal:
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
-        # While emails can't be sent, this query reads every SHIPPED order. As a report, it doesn't delay other queries.
+        # While emails can't be sent, this query reads every SHIPPED order. A report doesn't delay other queries.
         found = await self._report(statements.COMPLETE, limit=_COMPLETED_AT_ONCE)
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
@@ -259,7 +259,7 @@ class Journal:
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these states (default: any), newest first, or with `stuck`, stuck orders, oldest first."""
+        """Return orders in these states (default: any), newest first. With `stuck`, only stuck orders, oldest first."""
         if stuck:
             return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
         if not states:
@@ -303,7 +303,7 @@ class Journal:
         return await self._report(statements.LIST_MISMATCHES)
 
     async def record_mismatches(self, found: Sequence[object], agreed: Sequence[object]) -> None:
-        """Record the mismatches in `found` that are new, and delete those in `agreed`, whose records agree now."""
+        """Record the new mismatches in `found`, and delete the mismatches in `agreed`, whose records now agree."""
         await self._database.write(
             self._statement(statements.RECORD_MISMATCHES, found), self._statement(statements.DELETE_MISMATCHES, agreed)
         )
@@ -314,7 +314,7 @@ class Journal:
         return bool((await self._database.write(self._statement(statements.ACCEPT_MISMATCH, **values)))[0])
 
     async def check(self) -> None:
-        """Raise JournalUnavailable if the journal can't be read or has an unknown protocol number."""
+        """Raise JournalUnavailable if the journal can't be read or has an unsupported protocol number."""
         (row,) = await self._read(statements.PROTOCOL)
         number = row["number"]
         if number not in (self._protocol - 1, self._protocol):
@@ -327,7 +327,7 @@ class Journal:
         if (name, failed) not in await self._due_queues():
             return []
         queue = statements.QUEUES[name, failed]
-        with suppress(JournalUnavailable):  # even if rows with wrong times can't be corrected, others can be claimed
+        with suppress(JournalUnavailable):  # even if rows with wrong times can't be fixed, others can be claimed
             await self._database.write(self._statement(queue.correct))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -341,7 +341,7 @@ class Journal:
     async def _due_queues(self) -> set[tuple[str, bool]]:
         """Return the queues with due work, as pairs (order state or item kind, whether the work has failed before).
 
-        Concurrent calls share one read, which starts after the last of them, so no call gets an outdated result.
+        Concurrent calls share one read that starts after all of them, so no call gets an outdated result.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")

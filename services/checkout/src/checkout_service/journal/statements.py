@@ -10,8 +10,8 @@ from chassis.sql.database import NOW
 from checkout_service.domain import OPEN
 from checkout_service.ports import OUTBOX_KINDS
 
-# The conditions of partial indexes. A database uses such an index only if the query repeats the condition word for
-# word. _ACTIVE orders are unfinished, and recovery continues the _OPEN orders.
+# The conditions of partial indexes. A database uses such an index only if the query repeats its condition verbatim.
+# _ACTIVE orders are unfinished, and recovery continues the _OPEN orders.
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _OPEN = "state IN ('CHARGING', 'VOIDING', 'SETTLING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
@@ -30,10 +30,10 @@ def _generation(etag: str) -> str:
 
 _SAME_CART = f"{_generation('cart_etag')} = {_generation('CAST(:cart_etag AS TEXT)')}"
 
-# False once a newer release has raised the protocol number beyond what this release knows.
+# False once a newer release has raised the protocol number above the one that this release supports.
 _KNOWN = "(SELECT number FROM protocol) <= :protocol"
 
-# Workers never set times later than this. Later times were set before the clock was set back, so ignore them.
+# Workers never set times later than this. Any later time dates from before the clock was set back, so ignore it.
 _LATEST = f"{NOW} + :max_ahead_seconds"
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {_LATEST})"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
@@ -56,7 +56,7 @@ _ITEM = "order_id, kind"
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''", conflict: str = "DO NOTHING") -> str:
-    """Return a statement that adds a step to orders' histories. `conflict` is what to do if the step already exists."""
+    """Return a statement that adds a step to orders' histories. `conflict` is the action if a step exists."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
@@ -121,11 +121,11 @@ REOPEN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The SQL for one queue: orders in one state, or outbox items of one kind. All are new, or all have failed before.
+    """The SQL for one queue: orders in one state or outbox items of one kind, either all new or all failed before.
 
     Attributes:
         is_due: a condition that is true if the queue has rows to claim or correct.
-        correct: makes rows due now if their due time is too late for a worker to have set it.
+        correct: makes rows due now if their due time is later than any worker could have set.
         claim: claims up to :limit due rows, and returns them.
     """
 
@@ -135,14 +135,14 @@ class Queue:
 
 
 def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: str = "") -> Queue:
-    """Return the SQL for a queue: the rows of `table` for which `rows` is true. The column `time` holds due times."""
+    """Return the SQL for a queue: the rows of `table` that match `rows`. The column `time` holds due times."""
     return Queue(
         f"""
             (SELECT min({time}) FROM {table} WHERE {rows}) <= {NOW}
             OR (SELECT max({time}) FROM {table} WHERE {rows}) > {_LATEST}
         """,
         f"UPDATE {table} SET {time} = {NOW} WHERE {rows} AND {time} > {_LATEST}",
-        # A row may kill every worker that claims it, so schedule the next try now, with a growing delay.
+        # A row may crash every worker that claims it, so schedule the next try now, with a growing delay.
         f"""
             WITH due AS MATERIALIZED (
                 SELECT {key} FROM {table} WHERE {rows} AND {time} <= {NOW}
@@ -159,7 +159,7 @@ def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: s
 
 _NEW_OWNER = "epoch = epoch + 1, owner = :new_owner, worker = :worker,"
 _TRIES = ((False, "failures = 0"), (True, "failures > 0"))
-# Maps (order state or item kind, whether the rows have failed before) to queues.
+# Maps (order state or item kind, whether the rows have failed before) to the queue.
 QUEUES: dict[tuple[str, bool], Queue] = {
     (state, failed): _queue(
         "orders", "order_id", "lease_until", f"{_OPEN} AND state = '{state}' AND {tries}", _ENTRY, owner=_NEW_OWNER

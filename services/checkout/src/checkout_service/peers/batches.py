@@ -24,7 +24,7 @@ log = structlog.get_logger()
 MAX_ITEMS = 20
 
 _ABSENT_SECONDS = 60.0
-# If a call raises one of these errors, a single item may have caused the error.
+# If a call fails with one of these errors, a single item may be the cause.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
@@ -46,11 +46,11 @@ class Batches(Generic[ItemT]):
     """Collects items and sends up to MAX_ITEMS per call, or one per call if the peer has no batch call.
 
     Attributes:
-        name: what logs and spans call the items.
+        name: the name of the items in logs and spans.
         together: sends items in one call and returns an error or None for each. If the call raises an error that a
             single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
-        telemetry: a call that serves several sampled traces becomes a span in one of them, with links to the others.
+        telemetry: creates a span for each call that serves several sampled traces: part of one, linked to the others.
         delay_seconds: how long an item waits for other items to join its call.
         eager: whether to send an item without delay while no call is in progress.
     """

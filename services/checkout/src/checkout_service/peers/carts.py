@@ -22,9 +22,9 @@ DELAY_SECONDS = 0.02
 class CartClient:
     """Removes ordered items from many carts in one internal call.
 
-    If the cart service doesn't offer the internal API, EmptyCart is called instead, which skips carts whose etag has
-    changed since the order. Carts without etags are always emptied. If the cart still has the ordered generation, the
-    cart service must have the internal API after all, so the removal fails and is retried later.
+    If the cart service doesn't offer the internal API, EmptyCart is called instead. It leaves carts unchanged if their
+    etag has changed since the order, and always empties carts without etags. If the cart still has the ordered
+    generation, the cart service must have the internal API after all, so the removal fails and is retried later.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -54,7 +54,7 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # EmptyCart compares only etags, so if it were given a generation, it would leave the items in the cart.
+            # EmptyCart compares only etags, so with a generation it would leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
         # Without the etag, EmptyCart would also remove items that were added during checkout.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()

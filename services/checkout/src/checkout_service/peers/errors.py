@@ -9,15 +9,15 @@ from chassis.errors import REFUSALS, DomainError, FieldViolation, InvalidArgumen
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
-# If a read raises one of these errors, the peer refuses this cart or address. Any other error, even AlreadyExists or
-# Unimplemented, means that the peer is unavailable.
+# If a read fails with one of these errors, the peer has refused this cart or address. Any other error, even
+# AlreadyExists or Unimplemented, means that the peer is unavailable.
 READ_REFUSALS = (InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 
 _NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
 
 
 class DependencyUnavailable(errors.Unavailable):
-    """A peer failed while we read the cart or the prices. Nothing was done."""
+    """A peer failed while the cart or the prices were being read. No order was placed."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=1.0)

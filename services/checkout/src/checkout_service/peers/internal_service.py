@@ -1,4 +1,4 @@
-"""Calls internal services (package shop.internal), which other implementations of the contract do not have."""
+"""Calls internal services (package shop.internal), which other implementations of the contract do not offer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 # If a peer has returned nothing but UNIMPLEMENTED for this long, assume that it doesn't offer the internal service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The error reason if no internal address is set for a peer. Its internal services then count as absent at once.
+# The error reason if a peer has no internal address configured. Its internal services then count as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 

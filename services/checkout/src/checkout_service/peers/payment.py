@@ -33,7 +33,7 @@ _OUTCOMES: dict[str, ChargeOutcome] = {
 
 
 class PaymentClient(Payment):
-    """Calls the public payment service, and its internal ledger, which other implementations do not have."""
+    """Calls the public payment service and its internal ledger, which other implementations do not offer."""
 
     def __init__(self, charges: PaymentServiceStub, ledger: PaymentLedgerStub) -> None:
         self._charges = charges

@@ -27,7 +27,7 @@ CONVERSION_TTL_SECONDS = 60.0
 QUOTE_TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Shipping sends this trailing metadata if a quote is valid for all parcels with the same country and number of pieces.
+# Shipping sends this trailing metadata if a quote applies to all parcels with the same country and number of pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
@@ -36,9 +36,9 @@ class ShopQuotes(Quotes):
     """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
     Quotes with DEPENDS_ON are cached too, but reused only while shipping is healthy. While shipping is down, every
-    quote needs a call. That call fails, so no card is charged for an order that cannot be shipped.
+    quote makes a call, which fails, so no card is charged for an order that cannot be shipped.
 
-    Every method raises DependencyUnavailable or PeerBroken if a peer fails instead of refusing the request.
+    Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
 
     Attributes:
         can_ship: returns whether a shipping replica is connected and healthy.

@@ -25,7 +25,7 @@ _OUTCOMES: dict[str, ShipOutcome] = {
 
 
 class ShippingClient(Shipping):
-    """Calls the public shipping service, and its internal manifest, which other implementations do not have."""
+    """Calls the public shipping service and its internal manifest, which other implementations do not offer."""
 
     def __init__(self, stub: ShippingServiceStub, manifest: ShipmentManifestStub) -> None:
         self._stub = stub

@@ -27,7 +27,7 @@ def request_from_wire(
 
 
 def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
-    """Convert an order for responses and confirmations. Equal orders serialize to equal bytes."""
+    """Convert an order for responses and confirmations. Identical orders serialize to identical bytes."""
     order = entry.order
     return order_pb2.OrderResult(
         order_id=order.order_id,
@@ -39,7 +39,7 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
 
 
 def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
-    """Convert a cart's lines, merging lines for the same product, which other implementations may return."""
+    """Convert a cart's lines. Other implementations may return several lines for one product; merge these."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity

@@ -29,7 +29,7 @@ AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-# Connecting to peers that are up takes less time than this, so only longer waits are logged.
+# Connecting to peers that are up takes less than this, so only longer waits are logged.
 _CONNECTED_SECONDS = 0.5
 
 
@@ -46,7 +46,7 @@ class ReconciliationSettings(Settings):
     grace_minutes: NonNegativeFloat = 10
     # How long to wait for peers to become reachable: a new pod's network policies take effect only after a while.
     wait_seconds: NonNegativeFloat = 120
-    # Stop and report after this long. At the job's deadline, which is later, Kubernetes would kill it without a report.
+    # Stop and report after this long, before the job's deadline: Kubernetes would then kill it without a report.
     stop_after_seconds: PositiveFloat = 480
 
 
@@ -121,7 +121,7 @@ def _is_ready(channel: grpc.aio.Channel) -> bool:
 def _report(found: Comparison, telemetry: Telemetry) -> None:
     counts = Counter(mismatch.kind for mismatch in found.mismatches)
     is_complete = found.hours_read is None
-    # An incomplete comparison may raise the alert about mismatches, but must not end it.
+    # An incomplete comparison may trigger the mismatch alert, but must not resolve it.
     by_kind = [(counts[kind], ((semconv.MISMATCH_KIND, kind.value),)) for kind in Kind if is_complete or counts[kind]]
     telemetry.observe(semconv.MISMATCHES, lambda: by_kind)
     for mismatch in found.mismatches:

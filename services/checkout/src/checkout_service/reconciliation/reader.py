@@ -41,8 +41,8 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
-# Remember this many order ids, so that a charge or shipment, which usually follows its order soon, needs no look-up.
-# Looking up an order twice takes time, but changes nothing.
+# Remember this many order ids, because charges and shipments usually follow soon after their order: they then need no
+# lookup. Looking up an order twice is slower but harmless.
 _RECENT = 20_000
 
 Record: TypeAlias = RecordedOrder | Effect
@@ -52,7 +52,7 @@ Record: TypeAlias = RecordedOrder | Effect
 class Comparison:
     """The totals of a comparison, and the mismatches that it found, oldest first.
 
-    Each of the `orders` in the journal is either in progress, closed, declined or complete. If all records agree, each
+    Every order counted in `orders` is either in progress, closed, declined or complete. If all records agree, each
     complete order has one charge and one shipment.
 
     Attributes:
@@ -62,7 +62,7 @@ class Comparison:
         complete: the number of placed orders.
         confirmations: the number of confirmations, except those that will never be sent.
         mismatches: the mismatches that no operator has accepted.
-        agreed: the mismatches from earlier comparisons whose records agree now.
+        agreed: the mismatches from earlier comparisons whose records now agree.
         hours_read: how many hours of the window were compared before time ran out; None if the comparison is complete.
     """
 
@@ -114,7 +114,7 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def compare(self, since: float, due_before: float, *, within_seconds: float = math.inf) -> Comparison:
-        """Compare all orders that were created, charged or shipped since `since`, are stuck, or had mismatches before.
+        """Compare all orders that were created, charged or shipped after `since`, are stuck, or had mismatches before.
 
         Records newer than `due_before` needn't have a counterpart yet, unless they are dated in the future. After
         `within_seconds`, stop; the result is then incomplete.
@@ -134,7 +134,7 @@ class Reader:
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
-            # Drop mismatches of orders that changed meanwhile: some records may have been read before the change.
+            # Drop mismatches of orders that have since changed: some records may have been read before the change.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]
             if time.monotonic() >= deadline:
@@ -186,10 +186,10 @@ class Reader:
         }
 
     async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
-        """Yield the orders to compare, each once, in batches of up to 1,000. Stuck and `earlier` orders come last."""
+        """Yield each order to compare once, in batches of up to 1,000. Stuck and `earlier` orders come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
-            """Look up orders that the scan doesn't yield and that were not looked up before."""
+            """Look up orders that the scan doesn't yield and that haven't been looked up yet."""
             new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
             found = (await self.find(new))[0] if new else {}
             found = {id_: order for id_, order in found.items() if order is None or order.recorded_at < since}
@@ -236,7 +236,7 @@ class Reader:
 def _agreed(
     opened: Mapping[str, orders_pb2.OpenMismatch], records: OrderRecords, kinds: Collection[str]
 ) -> Iterable[orders_pb2.OpenMismatch]:
-    """Return the recorded mismatches of an order that no longer exist. Skip those that can't be checked now."""
+    """Return an order's recorded mismatches that no longer exist, except any that can't be checked now."""
     is_gone = records.order is None and not records.charges and not records.shipments
     is_judged = records.order is not None and not records.order.in_progress
     return [one for kind, one in opened.items() if is_gone or (is_judged and kind not in kinds)]
@@ -273,7 +273,7 @@ async def _pages(
 
     `records` is the name of the field that holds a page's records. `convert` converts each of them.
 
-    In a live shop, records are added all the time, so stop after the first page that is shorter than the one before.
+    In a live shop, records are added all the time, so stop after the first page that is shorter than an earlier page.
     """
     token, longest, page = "", 0, await call(request(since=time_to_wire(max(since, 0.0))))
     while page.next_page_token not in {"", token}:

@@ -40,7 +40,7 @@ class Expected(Enum):
     NONE = auto()
     ANY = auto()
     PAIRED = auto()
-    """One record if its partner exists: charge and shipment need each other, and a shipment needs a confirmation."""
+    """One if the partner record exists: a charge needs a shipment and vice versa; a shipment needs a confirmation."""
 
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
@@ -64,7 +64,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The mismatch kinds to report for a store. `alone` applies if both a record and its partner are missing."""
+    """The kinds of mismatch to report for a store. `alone` applies if both a record and its partner are missing."""
 
     missing: Kind
     alone: Kind | None
@@ -88,7 +88,7 @@ KINDS = (
 MAIL_KINDS = frozenset({Kind.NOT_MAILED, Kind.REFUSED_BUT_MAILED, Kind.MAIL_DIFFERS})
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""Maps the parts of a record, such as `address`, to digests. Parts that both compared records have must be equal."""
+"""Maps the parts of a record, such as `address`, to digests. Parts that two records share must have equal digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class Effect:
 
     Attributes:
         key: the idempotency key of a charge or shipment; for confirmations, the order id.
-        label: what identifies the record for operators, such as a tracking id.
-        amount: what was charged; None for shipments and confirmations.
-        failed: whether this is a confirmation that will never be sent, rather than one that waits for the relay.
+        label: identifies the record to operators, such as a tracking id.
+        amount: the amount charged; None for shipments and confirmations.
+        failed: whether this is a confirmation that will never be sent, as opposed to one still waiting for the relay.
     """
 
     key: str
@@ -166,7 +166,7 @@ class Mismatch:
 
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
-"""Maps each mismatch kind to the time since which the store that lacks a record is known to be complete.
+"""Maps each kind of mismatch to the time since which the store that lacks the record is known to be complete.
 
 Older records may have been deleted. The time is infinite if the records could not be read. Charges are never deleted.
 """
@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # If a lost order was placed again, its charge may be older than the order, so measure from its latest change.
+    # If a lost order was placed again, its charge may be older than the order, so count from the latest change.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
@@ -234,7 +234,7 @@ def _counts(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
-    """Find charges, shipments and confirmations whose content differs from the order's."""
+    """Find charges, shipments and confirmations whose content doesn't match the order."""
     order, charges, shipments = records.order, records.charges, records.shipments
     changed_at = order.changed_at if order else 0.0
     for kinds, effects in zip(KINDS, (charges, shipments, records.confirmations), strict=True):
@@ -248,11 +248,11 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield differences as (kind, detail), where None stands for `_Kinds.differs`. Compare ids only if `is_only`."""
+    """Yield (kind, detail) pairs; None stands for `_Kinds.differs`. Compare ids only if there is one such effect."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
-    # The shipment of the first attempt, and of all attempts in older releases, has the order's id as its key.
+    # The key of the first attempt's shipment, and of every shipment in older releases, is the order id.
     if is_only and order.state in PLACED and effect.key not in ({key} if effect.amount else {key, order.order_id}):
         yield Kind.ATTEMPT_DIFFERS, f"the key is {effect.key} instead of {key} of"
         return

@@ -25,11 +25,11 @@ log = structlog.get_logger()
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 CLAIM_SECONDS = 75.0
-"""A claim expires after this long: the claiming process must have died, because reaching the relay takes less time."""
+"""A claim expires after this long: reaching the relay takes less time, so the claiming process must have died."""
 
 SENDING_SECONDS = 660.0
-"""A message that is still SENDING after this long becomes IN_DOUBT: its process must have died, because no process
-waits this long for the relay's response."""
+"""A message that is still SENDING after this long becomes IN_DOUBT: no process waits this long for the relay's
+response, so its process must have died."""
 
 _HORIZON_SECONDS = 7_200.0
 _MAX_CHANGES = 1_000
@@ -48,7 +48,7 @@ class Spool:
     """Stores messages durably: when a method returns, its changes are on disk. Methods may raise SpoolUnavailable.
 
     Attributes:
-        wake: an event that is set when a message may be ready to send.
+        wake: set when a message may be ready to send.
     """
 
     def __init__(self, database: Database) -> None:
@@ -100,7 +100,7 @@ class Spool:
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Find a batch of messages that have been SENDING for too long, mark them as IN_DOUBT, and return their ids."""
+        """Mark a batch of messages that have been SENDING for too long as IN_DOUBT, and return their ids."""
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
@@ -141,7 +141,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state but SENT, the number of unclosed messages and the seconds since the oldest change."""
+        """Map every state except SENT to (number of unclosed messages, seconds since the least recent change)."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows

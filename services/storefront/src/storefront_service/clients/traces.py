@@ -15,7 +15,7 @@ log = structlog.get_logger()
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_TRACES = 50
 _MAX_SPANS = 200
-# How far to search around the time an order was recorded: its trace begins a bit earlier, and clocks differ.
+# How far to search before and after an order's creation: its trace begins slightly earlier, and clocks differ.
 _BEFORE, _AFTER = timedelta(seconds=30), timedelta(seconds=30)
 _FAILED = {2, "STATUS_CODE_ERROR"}
 

@@ -112,7 +112,7 @@ class CheckoutPages(Pages):
     async def _renew_session(self, session: Session, key: str) -> None:
         """Move the cart to a new id, so that an attacker who planted the earlier session cookie can't see the order.
 
-        Keep the id if an earlier order may still claim the cart: under a new id, checkout would sell the items again.
+        Keep the id if an earlier order may still hold the cart: under a new id, checkout would sell the items again.
         """
         try:
             orders = await self.clients.orders.latest(session.user_id)
@@ -195,7 +195,7 @@ def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
 
 
 def rejection_of(error: DomainError) -> Rejection:
-    """Return what the form should show after this checkout error."""
+    """Return the rejection that the form should show after this checkout error."""
     order_id = error.metadata.get("order_id", "")
     if error.reason == "IDEMPOTENCY_KEY_REUSED":
         text = "This form was already sent with other details. Look at your orders before you order again."

@@ -57,7 +57,7 @@ class Frame:
 
     Attributes:
         cart_count: the number of items in the cart; None if unknown.
-        return_to: where to redirect after the visitor changes the currency.
+        return_to: the path to redirect to after the visitor changes the currency.
         categories: the names of all categories; empty while the catalog is unavailable.
     """
 
@@ -134,7 +134,7 @@ async def or_none(call: Awaitable[T]) -> T | None:
 
 
 def _return_to(request: Request) -> str:
-    """Return the path of the current page or, after a rejected form, the path of the page that has the form."""
+    """Return the path of the current page or, after a rejected form, of the page that contains the form."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
     return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

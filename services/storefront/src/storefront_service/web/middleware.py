@@ -15,7 +15,7 @@ from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
 CURRENCY_COOKIE, DELIVERY_COOKIE, _SESSION_COOKIE = "currency", "delivery", "session"
 _PATHS = {DELIVERY_COOKIE: "/checkout"}  # all other cookies have the path /
-_STATIC = "/static/"  # shared caches store responses below this path, so these responses must not set cookies
+_STATIC = "/static/"  # shared caches store responses under this path, so these must not set cookies
 
 
 def session_of(request: Request) -> Session:
@@ -57,7 +57,7 @@ def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASG
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = forbidden if is_form and is_foreign(origin, site, host or "") else app
-        # Record the session in this request's spans, and in the spans of all calls that the request makes.
+        # Record the session in this request's spans, and in the spans of all the calls that it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.first_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
 

@@ -1,4 +1,4 @@
-"""Creates the tables of orders, outbox items and order events. The database sets times, in seconds since 1970."""
+"""Creates the tables for orders, outbox items and order events. The database sets times, in seconds since 1970."""
 
 import sqlalchemy as sa
 from alembic import op

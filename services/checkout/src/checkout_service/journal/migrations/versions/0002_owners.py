@@ -1,4 +1,4 @@
-"""Adds the owners of claims, one live order per cart, the state NEEDS_REVIEW, and an index for listing by time."""
+"""Adds claim owners, a limit of one live order per cart, the state NEEDS_REVIEW, and an index for listing by time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,8 +9,8 @@ down_revision = "0001"
 _LIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 
-# Earlier releases could order a cart twice, under two keys. Leave the cart to the newest order, and give the older
-# orders etags that no cart has.
+# Earlier releases could order a cart twice, under two keys. Let the newest order keep the cart, and give the older
+# orders etags that match no cart.
 _SEPARATE_ORDERS_OF_ONE_CART = f"""
     UPDATE orders SET cart_etag = cart_etag || '#' || order_id
     WHERE cart_etag <> '' AND {_LIVE} AND EXISTS (

@@ -1,4 +1,4 @@
-"""Adds dead letters, and indexes for the queries of operators and background loops."""
+"""Adds dead letters, and indexes for the queries that operators and background loops run."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,7 @@
-"""Drops the index of all orders by state, which had to be updated three times per order.
+"""Drops the index on the state of all orders, which had to be updated three times per order.
 
-PostgreSQL also preferred this index to the primary key. Queries by operators use ix_orders_active for unfinished
-orders, the creation time for finished orders, and a new index for the few orders that ended without effect.
+PostgreSQL also preferred this index to the primary key. Operators' queries now use ix_orders_active for unfinished
+orders, the index on created_at for DONE orders, and a new index for the few orders that ended without being placed.
 """
 
 from alembic import op

@@ -1,4 +1,4 @@
-"""Replaces the cart etags of unfinished orders with cart generations, which are the first half of our carts' etags."""
+"""Replaces unfinished orders' cart etags with cart generations: in our cart service, the first half of the etag."""
 
 from alembic import op
 

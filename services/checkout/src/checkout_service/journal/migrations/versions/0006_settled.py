@@ -1,4 +1,4 @@
-"""Adds settled orders to the index of orders that ended without being placed."""
+"""Adds settled orders to the index on orders that ended without being placed."""
 
 from alembic import op
 

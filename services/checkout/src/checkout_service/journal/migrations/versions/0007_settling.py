@@ -1,4 +1,4 @@
-"""Adds SETTLING to the indexes of unfinished orders and of orders that hold their cart."""
+"""Adds SETTLING to the indexes on unfinished orders and on orders that hold their cart."""
 
 from alembic import op
 

@@ -13,6 +13,6 @@ def upgrade() -> None:
         sa.Column("order_id", sa.String(255), primary_key=True),
         sa.Column("kind", sa.String(32), primary_key=True),
         sa.Column("since", sa.Double, nullable=False),
-        # Which operator closed the mismatch although the records disagree, and why.
+        # Who accepted the mismatch, and why; empty if it was not accepted.
         sa.Column("accepted", sa.Text, nullable=False),
     )

@@ -1,4 +1,4 @@
-"""The spool: one row for each accepted message."""
+"""Creates the spool, with one row per accepted message."""
 
 import sqlalchemy as sa
 from alembic import op

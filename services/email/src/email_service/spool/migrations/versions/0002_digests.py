@@ -1,4 +1,4 @@
-"""Adds digests, so that reconciliation can compare confirmations with orders after deleting recipient and text."""
+"""Adds digests, so that confirmations can be reconciled with orders after their recipient and text are deleted."""
 
 import sqlalchemy as sa
 from alembic import op

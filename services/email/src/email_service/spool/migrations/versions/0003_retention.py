@@ -1,4 +1,4 @@
-"""Adds a table that records what retention has deleted."""
+"""Adds a table that records the time up to which retention has deleted messages."""
 
 import sqlalchemy as sa
 

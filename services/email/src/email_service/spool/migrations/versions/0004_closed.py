@@ -1,4 +1,4 @@
-"""Adds columns that record who closed an unsent message, and why."""
+"""Adds a column that records who closed an unsent message, and why."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The ledger, with one row per key: a charge, a decline or a fence."""
+"""Creates the ledger, with one row per key: a charge, a decline or a fence."""
 
 import sqlalchemy as sa
 from alembic import op

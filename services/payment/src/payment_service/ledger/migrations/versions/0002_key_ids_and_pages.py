@@ -1,6 +1,6 @@
 """Adds the id of the HMAC key and an index for listing charges, and deletes the last four digits of card numbers.
 
-The column last_four stays, because replicas of the previous release still write it until they have been replaced.
+The column last_four is kept, because replicas of the previous release write to it until they have been replaced.
 """
 
 import sqlalchemy as sa

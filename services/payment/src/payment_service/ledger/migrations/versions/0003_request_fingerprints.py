@@ -1,4 +1,4 @@
-"""Adds the fingerprint that the caller sends for its own request; NULL in charges that older releases wrote."""
+"""Adds the fingerprint that callers send for their own request. It is NULL in charges recorded by older releases."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The manifest, with one row per key: a shipment or a fence."""
+"""Creates the manifest, with one row per key: a shipment or a fence."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Adds the record of what retention has deleted."""
+"""Adds a table that records the time up to which retention has deleted shipments."""
 
 import sqlalchemy as sa
 
