@@ -58,7 +58,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores users' devices. A device token grants no access; it exempts its user from waits caused by others."""
+    """Stores users' devices. A device token grants no access; others' failed logins don't delay its user."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""

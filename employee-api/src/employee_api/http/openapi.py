@@ -23,8 +23,8 @@ Json = dict[str, Any]
 EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
-# `document` contains the constant parts, including the chassis's probes. `access` describes the required rights, and
-# `parameters` describes ids and headers; both are copied into each operation that needs them.
+# In the file, `document` is the constant part, including the chassis's probes. `access` (texts about required rights)
+# and `parameters` (ids and headers) are copied into each operation that needs them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 

@@ -68,7 +68,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # DomainErrors are logged without tracebacks, which would reveal the failpoint
+            case _ if self._argument:  # logged without a traceback, so logs don't reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)

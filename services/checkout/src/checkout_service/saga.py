@@ -153,7 +153,7 @@ def void_charge(refusal: Refusal) -> Saga:
     """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
     outcome: ChargeOutcome | VoidOutcome = (yield from _until_certain(Void()))[0]
     if isinstance(outcome, Refused):
-        # Perhaps an earlier call voided the charge, but its response was lost.
+        # An earlier call may have voided the charge without our getting the response, so ask for its state.
         outcome, _ = yield from _until_certain(Resolve())
     match outcome:
         case Voided():
@@ -233,7 +233,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
-    """Void the charge once the shipment is fenced. Without a manifest, void it at once: only one try was made."""
+    """Void the charge once the shipment is fenced. If shipping can't fence, void at once: nothing was retried."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):

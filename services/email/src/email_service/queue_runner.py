@@ -35,8 +35,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, it tries one message at a time, at growing intervals, and leaves the rest in
-    the spool. If the relay defers a single message, only that message waits.
+    While the relay accepts no messages, the runner tries one message at a time, at increasing intervals, and leaves
+    the rest in the spool. If the relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:

@@ -1,4 +1,4 @@
-"""Protects Locust's page, which has no login and otherwise accepts requests from any origin."""
+"""Protects Locust's web UI, which has no login and would otherwise accept requests from any origin."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

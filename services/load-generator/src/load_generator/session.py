@@ -160,7 +160,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
         headers=_HEADERS,
         max_redirects=max_redirects,
         max_retries=0,
-        concurrency=2,  # two connections are enough for a double click
+        concurrency=2,  # a session sends two requests at once when it double-clicks
         connection_timeout=timeout_seconds,
         network_timeout=timeout_seconds,
         ssl_context_factory=create_default_context,

@@ -40,7 +40,7 @@ class _Connection:
     silent_ms: int
     received_bytes: int
     has_called: bool = False
-    held: Counter[str] = field(default_factory=Counter)  # bytes held by the connection, by reason
+    held: Counter[str] = field(default_factory=Counter)  # bytes of memory that the connection ties up, by reason
 
 
 class Peers:

@@ -48,7 +48,7 @@ async def up(
         bool, typer.Option("--lab", help="Let services be made to fail: `shop faults`, Faults and Mystery.")
     ] = False,
 ) -> None:
-    """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
+    """Start all services and the control room, restart services that exit, and stop everything on Ctrl-C.
 
     Data and logs are written under `.shop/` in the folder, secrets under `.shop-secrets/`. Settings such as REDIS_URL,
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.

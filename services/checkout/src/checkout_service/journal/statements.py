@@ -24,7 +24,7 @@ _LIVE_CART = """
 
 
 def _generation(etag: str) -> str:
-    """Return SQL for a cart's generation. Older releases, which may still be running, store whole etags instead."""
+    """Return SQL for a cart's generation. Older releases, which may still be running, store the whole etag."""
     return f"CASE WHEN length({etag}) = 32 THEN substr({etag}, 1, 16) ELSE {etag} END"
 
 
@@ -56,7 +56,7 @@ _ITEM = "order_id, kind"
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''", conflict: str = "DO NOTHING") -> str:
-    """Return a statement that adds a step to orders' histories. `conflict` is the action if a step exists."""
+    """Return a statement that adds a step to orders' histories. `conflict` is its ON CONFLICT action."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}

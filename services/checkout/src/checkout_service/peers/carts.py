@@ -22,9 +22,9 @@ DELAY_SECONDS = 0.02
 class CartClient:
     """Removes ordered items from many carts in one internal call.
 
-    If the cart service doesn't offer the internal API, EmptyCart is called instead. It leaves carts unchanged if their
-    etag has changed since the order, and always empties carts without etags. If the cart still has the ordered
-    generation, the cart service must have the internal API after all, so the removal fails and is retried later.
+    If the cart service doesn't offer the internal API, EmptyCart is called instead. It leaves a cart unchanged if the
+    cart's etag has changed since the order, and always empties a cart without an etag. If a cart still reports the
+    ordered generation, its service does have the internal API: the removal fails, and the outbox retries it.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:

@@ -160,7 +160,7 @@ class Reader:
         await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 
     async def find(self, order_ids: Iterable[str]) -> tuple[Orders, float]:
-        """Return up to 1,000 orders by id, and the time since which the journal is complete."""
+        """Return up to 1,000 orders by id, and how far back the journal is complete."""
         found: Orders = dict.fromkeys(order_ids)
         reply = _whole(await self.journal.ScanOrders(orders_pb2.ScanOrdersRequest(order_ids=[*found] or [""])))
         found |= {order.order_id: _order_from_wire(order) for order in reply.orders}

@@ -53,7 +53,7 @@ class ErrorPages(Pages):
                 response.headers.update(error.headers or {})
             case DomainError():
                 status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-                # The error's message is safe to show: it states the field and the rule, but never quotes the value.
+                # The error's message is safe to show: it names the field and the rule, but never quotes the value.
                 described = f"{error.message[:1].upper()}{error.message[1:]}." if status in {400, 409} else ""
                 response = await self._page(request, status, _TEXTS.get(status, described))
             case _:  # the chassis has already logged the error

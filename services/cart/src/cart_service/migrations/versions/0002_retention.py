@@ -9,5 +9,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    # Carts have no column with the time of their last change.
+    # The table doesn't record when a cart last changed, so there is nothing to copy.
     retention_table.create("carts", sa.literal_column("CAST(NULL AS FLOAT)", sa.Double))
