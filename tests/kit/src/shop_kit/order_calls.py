@@ -22,15 +22,16 @@ from chassis.rpc import peers, server
 from chassis.sql.migrate import migrate
 from chassis.telemetry import logging
 from chassis.telemetry.instruments import SCOPE, Telemetry
-from checkout_service import queue_workers
+from checkout_service import outbox, placing, queue_workers
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
-from checkout_service.peers import quotes
+from checkout_service.peers import channels, quotes, shipping
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_kit.running_shop import order_request
 from shop_kit.settings import load_settings
+from shop_kit.waiting import PATIENCE_SECONDS
 
 WARM, ORDERS = 3, 20
 PRODUCTS = ("linen-shirt", "merino-beanie", "rain-jacket")
@@ -89,6 +90,9 @@ if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
     peers._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
+    # A busy machine takes longer than customers wait.
+    placing.READ_WITHIN_SECONDS = outbox.SEND_NOW_SECONDS = shipping.SHIP_SECONDS = PATIENCE_SECONDS
+    channels._READ_SECONDS = channels._SEND_SECONDS = PATIENCE_SECONDS
     quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
     threading.setprofile(count)
     sys.setprofile(count)
