@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar, overload
 
 T = TypeVar("T")
@@ -61,5 +61,6 @@ async def listening(
     finally:
         await close_listener(server)
         for writer in writers:
-            writer.transport.abort()
+            with suppress(AttributeError):  # before Python 3.11.4, of a TLS connection that was closed twice
+                writer.transport.abort()
         await asyncio.sleep(0)
