@@ -36,7 +36,7 @@ for package in sys.argv[1:]:
 
 
 def test_a_service_imports_nothing_heavy() -> None:
-    """The storefront may import an HTTP client, for the traces of orders. It is the last, which would hide others'."""
+    """All are imported one after the other; the storefront, last, may import an HTTP client for traces of orders."""
     assert PACKAGES[-1] == "storefront_service"
     imported = subprocess.run([sys.executable, "-c", IMPORTS, *PACKAGES], capture_output=True, text=True, check=True)
     lines = [line.split() for line in imported.stdout.splitlines()]
