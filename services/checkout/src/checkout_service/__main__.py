@@ -1,4 +1,4 @@
-"""Runs the checkout service. With the argument `migrate`, it only migrates the database."""
+"""`python -m checkout_service` runs the service; `python -m checkout_service migrate` only migrates its database."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -42,7 +42,7 @@ async def build(
     """Open the journal, connect to the peers, register the servicers, and run the background loops."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     telemetry, failpoints = service.telemetry, service.failpoints
-    # The name is stable across restarts, so that a restarted replica resumes its own orders at once.
+    # Use a name that stays the same across restarts, so that a restarted replica can resume its own orders at once.
     worker = f"{socket.gethostname()}:{settings.port}"
     async with open_journal(url, telemetry, worker=worker, lease_seconds=lease_seconds) as journal:
         metrics, peers, poll_timer = OrderMetrics(telemetry), Peers(settings, service), PollTimer()

@@ -28,7 +28,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under this key has succeeded or can succeed.
 
-    `existing` tells whether an earlier call set the fence. Other implementations of the peer may always report False.
+    `existing` is True if an earlier call set the fence. Other implementations of the peer may always report False.
     """
 
     existing: bool = False
@@ -43,7 +43,7 @@ class Voided:
 class KeyReused:
     """The key was already used for a charge or shipment with a different amount, card, address or lines.
 
-    `transaction_id` and `charged_at` describe that other charge if it was captured; otherwise they are "" and 0.
+    `transaction_id` and `charged_at` describe the earlier charge if it is known; otherwise they are "" and 0.
     """
 
     transaction_id: str = ""
@@ -52,7 +52,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The call may or may not have taken effect. `reason` tells operators why this is unclear."""
+    """The call may or may not have taken effect. `reason` is the error's reason, for operators."""
 
     reason: str
 
@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key but already deletes records that old, so the order may have been shipped."""
+    """Shipping has no record of the key. It may have deleted an old record, so the order may have been shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Voided | KeyReused | InDoubt | Unsupported
@@ -78,7 +78,7 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step for the executor to perform. Its result has type R. `name` identifies it in metrics and failpoints."""
+    """A step that the executor performs, with a result of type R. Metrics and failpoints identify it by `name`."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -94,13 +94,13 @@ class Insert(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry` tells whether an earlier try may have charged it."""
+    """Charge the card under the attempt's key. If `retry`, an earlier try may already have charged it."""
 
     retry: bool
 
 
 class Resolve(Command[ChargeOutcome]):
-    """Return the outcome of the attempt's charge. If there is none, fence the charge's key."""
+    """Return the outcome of the attempt's charge. If payment has no record of the charge, fence its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Ship(Command[ShipOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Return the outcome of the attempt's shipment. If there is none, fence the shipment's key."""
+    """Return the outcome of the attempt's shipment. If shipping has no record of the shipment, fence its key."""
 
     charged_at: float = 0.0
 
@@ -138,7 +138,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the removal from the cart. Failures are retried later."""
+    """Start sending the confirmation, and wait until the cart is updated. If either fails, the outbox retries it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart. Other implementations of the cart service may omit the etag, and never send the last two fields.
+    """A user's cart. Other implementations of the cart service may omit the etag, and never send the last two fields.
 
     Attributes:
         etag: changes whenever the lines change.
@@ -106,7 +106,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """The purchase's id, derived from the user and the cart's generation; empty if the cart has no generation."""
+        """A hash of the user and the cart's generation, so that payment charges a cart only once; "" if not known."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -170,7 +170,7 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key for an attempt's charge. Attempts have separate keys, so a fence affects only one."""
+    """Return the idempotency key for an attempt's charge. Attempts have separate keys, so a fence stops only one."""
     return f"{order_id}:{attempt}"
 
 

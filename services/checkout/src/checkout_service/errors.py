@@ -68,7 +68,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Turn JournalUnavailable into OrderInProgress: the order is in the journal, which just can't be read right now."""
+    """Turn JournalUnavailable into OrderInProgress: the order is recorded, but the journal can't be read right now."""
     try:
         yield
     except JournalUnavailable as error:

@@ -26,7 +26,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# A saga started by a call retries for this fraction of its lease, then leaves its order to recovery.
+# A saga that a call started retries failed steps for this fraction of the order's lease, then leaves it to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -85,7 +85,7 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that a cancelled or expired call doesn't stop the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Identical requests may each start a run of the same new order. Track the first until one records the order.
+        # Identical requests may each start a run for the same new order. Until one records it, track the first run.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -100,7 +100,7 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # otherwise, asyncio logs the task's error if its caller is gone
+        mark_retrieved(run.task)  # if no caller awaits the task anymore, asyncio would log its error
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
         deadline.set(None)  # the order must continue after the call's deadline
@@ -197,7 +197,7 @@ class Executor:
         return True
 
     async def _restore(self, run: Run) -> bool:
-        # Only the worker that inserted an order can tell that the journal has lost it.
+        # If the order is missing and this worker inserted it, the journal has lost it.
         if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
@@ -206,7 +206,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # A run without a card, as in recovery, doesn't retry: it releases the order, and a worker tries again later.
+        # Recovery's runs, which have no card, don't retry: they release the order, and a worker tries again later.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False

@@ -35,14 +35,14 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """The earlier order has ended: read the cart again, and order what is left in it."""
+    """No existing order answers the request: read the cart again, and order the items that are in it now."""
 
 
 Outcome: TypeAlias = Placed | Replayed | BeginAgain
 
 
 class Decision(Enum):
-    """What to do with a request whose key or cart already has an order."""
+    """How to answer a request whose key or cart already has an order."""
 
     WAIT = auto()
     """The order has no outcome yet: decide again once it changes."""
@@ -54,7 +54,7 @@ class Decision(Enum):
     REFUSE_CART = auto()
     """The cart belongs to another request's order, which an operator must settle first."""
     SHARE_CART = auto()
-    """Another request has bought some or all of the cart: find out what is left."""
+    """Another request has bought some or all of the cart's items: order the remaining items, if there are any."""
     BEGIN_AGAIN = auto()
 
 
@@ -75,7 +75,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide how to answer a request. `is_own` tells whether an identical request started the existing order."""
+    """Decide how to answer a request. `is_own` is True if an identical request started the existing order."""
     of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request
@@ -86,8 +86,8 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
     """Return whether the order ended without a lasting charge, so that this request may begin its next attempt.
 
-    With an idempotency key, a refusal is final unless payment rejected a malformed field: payment doesn't record that
-    refusal, and the caller can correct the field.
+    With an idempotency key, a refusal is final unless payment rejected a malformed field: payment doesn't record such
+    a refusal, and the caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART
@@ -108,8 +108,8 @@ class ExistingOrders:
     ) -> Outcome:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
-        `existing` may be the request's own order, or None if the order is gone. `new` is the order that the request
-        would have placed, or None if it is not priced yet. If `replayed`, another call started the existing order.
+        `existing` is that order, or None if it no longer has the key or cart. `new` is the order that the request would
+        have placed, or None if it is not priced yet. If `replayed`, another call started the existing order.
         Raise the error to return to the caller, which is OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
@@ -143,7 +143,7 @@ class ExistingOrders:
                 raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
-        """Wait for the order's worker, or become its worker. Return the changed order, or None if it is gone."""
+        """Wait for the order's worker, or continue an order that has none. Return the order, or None if it is gone."""
         run = self.executor.running.get(entry.order_id)
         if not is_own:
             await self._wait(run, entry.order_id, request)

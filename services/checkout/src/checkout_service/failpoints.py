@@ -20,8 +20,8 @@ RESOLVE = around(commands.Resolve)
 # Orders that the shipping service refuses reach these failpoints.
 VOID = around(commands.ResolveShipment) + around(commands.Void)
 
-# Every placed order reaches these failpoints, in this sequence. Those around StartRemoval are left out because they
-# mark the same moments as `ship.after` and `update.before`.
+# Every placed order reaches these failpoints, in this sequence. The failpoints around StartRemoval are left out because
+# they mark the same moments as `ship.after` and `update.before`.
 ORDER_PATH = (
     QUOTED,
     *around(commands.Insert),

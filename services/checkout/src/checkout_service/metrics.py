@@ -15,7 +15,7 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# Limits the number of time series: another implementation of the currency service may accept any code.
+# Limits the number of time series: another implementation of the currency service may accept any currency code.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
@@ -77,5 +77,5 @@ class OrderMetrics:
 
 
 def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:
-    """Return one data point per attribute value. Clamp negative ages, which occur if the clock was set back, to 0."""
+    """Return one data point per attribute value. Report negative ages, which occur if the clock was set back, as 0."""
     return [(max(measured.get(value, 0), 0), ((attribute, str(value)),)) for value in values]

@@ -17,7 +17,7 @@ def describe_request(order_id: str, currency_code: str, item_count: int) -> None
 
 
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
-    """Set the span's order attributes. `replayed` tells whether another call started the order; None means recovery."""
+    """Set the span's order attributes. `replayed` is True if another call started the order, and None in recovery."""
     total = order.total
     describe_request(order.order_id, total.currency_code, len(order.lines))
     trace.get_current_span().set_attributes(

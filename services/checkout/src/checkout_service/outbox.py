@@ -26,7 +26,7 @@ from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_o
 
 log = structlog.get_logger()
 
-# How long a response may be delayed until the ordered items are removed from the cart.
+# How long a response may wait for the ordered items to be removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
 # How long the worker that placed an order tries to send the confirmation. The worker must stop before
@@ -36,10 +36,10 @@ SEND_EMAIL_SECONDS = 4.0
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# How long to collect sent items before completing them as a batch.
+# How long to collect sent items before deleting them from the journal as a batch.
 _COMPLETE_SECONDS = 0.25
 _COMPLETE_WITHIN_SECONDS = 6.0
-# A transaction completes at most this many items. Other orders' commits wait for it, so it must be short.
+# One transaction deletes at most this many items. Other orders' commits wait for it, so it must be short.
 _BATCH = 20
 _NOT_COMPLETED = "sent items cannot be completed"
 
@@ -75,15 +75,15 @@ class Outbox:
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start removing a shipped order's items from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # If the order cannot be recorded as shipped, nothing awaits this future. The next worker repeats the removal.
+        # If the order cannot be recorded as shipped, nothing awaits this future, and asyncio would log its error.
         removal.add_done_callback(mark_retrieved)
         self._sending.add(removal)
         removal.add_done_callback(self._sending.discard)
         return removal
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the confirmation, and wait for the removal from the cart. Failed items stay in the outbox."""
-        # Don't make the caller wait for the confirmation, which is safe in the outbox.
+        """Start sending the confirmation, and wait until the cart is updated. Items that fail stay in the outbox."""
+        # Don't make the caller wait for the confirmation: it is in the outbox, so it will be sent in any case.
         confirmation = self.senders[EMAIL](entry)
         sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
         self._sending.add(sending)
@@ -98,7 +98,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Wait for items being sent, then complete them. Items that take too long are sent again later, harmlessly."""
+        """Wait for items being sent, then complete them. Items that take too long are sent again, which is harmless."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -132,7 +132,7 @@ class Outbox:
             await log_errors(self.complete(), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even if the circuit is open. On failure, leave the item in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. If it fails, leave it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)

@@ -55,8 +55,8 @@ class OrderPlacer:
 
         Without an idempotency key, the cart's etag serves as the key. Every error is a DomainError. OrderInProgress and
         OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
-        recorded the order. After OrderNeedsReview and OrderNeedsRefund, the card stays charged, and an operator
-        must settle the order. Any other error means that this call has charged no card.
+        recorded the order. OrderNeedsReview and OrderNeedsRefund mean that the card may have been charged and an
+        operator must settle the order. Any other error means that this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -68,7 +68,7 @@ class OrderPlacer:
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
-        """Return the order that `place` would record now, but without an id. Raise the errors that `place` raises."""
+        """Return the order that `place` would record now, but without an id. Raise the same errors as `place`."""
         request = validate(request, needs_card=False)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -98,7 +98,7 @@ class OrderPlacer:
         return await self._outcome_of(self.executor.start(held, steps, request.card), new, request)
 
     async def _quote(self, request: OrderRequest, cart: Cart, scope: str, read_until: float) -> Entry:
-        """Return a new order with fixed prices."""
+        """Price the cart, and return the new order."""
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
         order = await _read(price(order_id, request, cart, self.quotes), read_until, "prices")
@@ -139,7 +139,7 @@ class OrderPlacer:
         """Return the cart's order, if any. Raise CartEmpty for an empty cart unless this request's order emptied it."""
         if cart.lines:
             return await self.journal.find(scope)
-        # Return an order only if the cart service says that the order emptied the cart. The cart may also be empty
+        # Return an order only if the cart service reports that this order emptied the cart. The cart may also be empty
         # because it has expired, or because the cart service has lost its data.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
@@ -149,7 +149,7 @@ class OrderPlacer:
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
-    """Return a new order with this id and fixed prices in the request's currency.
+    """Return a new order with this id, priced in the request's currency.
 
     A line costs its unit price times its quantity. All costs are converted, then rounded to the currency's minor unit.
 

@@ -34,7 +34,7 @@ class JournalUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Identifies the worker that holds an order, and its attempt. The journal rejects updates with an outdated claim.
+    """Identifies an order's worker and current attempt. The journal rejects updates with an outdated claim.
 
     Attributes:
         epoch: increases with each new worker or attempt. A journal that has lost commits may reuse an epoch.
@@ -181,11 +181,11 @@ class Payment(Protocol):
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         """Charge the order's total to the card, for the request with this fingerprint.
 
-        If this is a retry and the peer might not deduplicate by key, do nothing and return Unsupported.
+        If this is a retry and the peer may ignore keys, return Unsupported instead of risking a second charge.
         """
 
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
-        """Return the outcome of the key's charge. If there is none, fence the key.
+        """Return the outcome of the key's charge. If payment has no record of the key, fence it.
 
         The outcome is KeyReused if the charge was for a different amount, request or purchase.
         """
@@ -203,11 +203,11 @@ class Shipping(Protocol):
         """Ship the ordered lines. See `Charged` for `charged_at`, and `Payment.charge` for `retry`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
-        """Return the outcome of the key's shipment. If there is none, fence the key."""
+        """Return the outcome of the key's shipment. If shipping has no record of the key, fence it."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]
 """Starts sending a placed order's outbox item. The returned future yields None or raises a DomainError.
 
-Sending an item again has no further effect: the confirmation has the same id, and ordered items are removed only once.
+Sending an item again has no further effect: each order's email is sent once, and its items are removed once.
 """

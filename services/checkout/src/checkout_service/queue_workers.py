@@ -35,7 +35,7 @@ def retry_delay_seconds(failures: int) -> float:
 
 
 class CircuitBreaker:
-    """When work keeps failing, for example because a peer is down, allows only single probes at increasing intervals.
+    """Limits work that keeps failing, for example because a peer is down, to single probes at increasing intervals.
 
     Five consecutive failures open the circuit; one success closes it. A success also closes `of_failed`, the circuit
     for items that have failed before: the peer is up again, so these items are worth another try.
@@ -65,7 +65,7 @@ class CircuitBreaker:
             self._of_failed.record_success()
 
     def record_failure(self) -> None:
-        """Count a failure. The fifth in a row opens the circuit, and later failures delay the next probe."""
+        """Count a failure. The fifth in a row opens the circuit, and each failed probe then delays the next probe."""
         was_open = self.open
         # Don't count work that began before the circuit opened, because it was not a probe.
         if was_open and self._now() < self._probe_at:
@@ -83,7 +83,7 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return a kind of work's circuit breakers: under True for items that have failed before, under False for others.
+    """Return two circuit breakers: under the key True for items that have failed before, under False for new items.
 
     Items that always fail must not delay new items, so each group has its own circuit.
     """
@@ -92,7 +92,7 @@ def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
 
 
 class PollTimer:
-    """Wakes all workers of a replica at the same moment, so that they share one read of the due queues."""
+    """Wakes all workers of a replica at the same moment, so that one query can find the due work for all of them."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()

@@ -32,7 +32,7 @@ _SWEEP_SECONDS = 30.0
 class Recovery:
     """Takes over orders whose leases have expired, a few at a time. An order's retry delay grows with its failures.
 
-    While payment or shipping is down and all orders in a state fail, recovery tries only one of them at a time.
+    When the orders in a state keep failing, for example because payment is down, recovery tries only one at a time.
     """
 
     journal: Journal
@@ -64,10 +64,10 @@ class Recovery:
 
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it was finished, or None if another worker has taken over the order."""
-        # While the circuit is open, don't lengthen the order's retry delay: the circuit breaker delays the probes.
+        # While the circuit is open, don't lengthen the order's retry delay: the circuit breaker already limits retries.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
-        # Start a new trace: the order's own trace ended with its worker.
+        # Start a new trace: the order's own trace ended when its worker stopped.
         links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}
         tracer = self.telemetry.tracer
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):

@@ -37,7 +37,7 @@ class OrderRequest:
     answer_by: float = 0.0
 
     def began(self, fingerprint: str) -> bool:
-        """Return whether this request started the order with this fingerprint, under any of the HMAC keys."""
+        """Return whether an order's fingerprint matches this request, under any of the HMAC keys."""
         return fingerprint in self.fingerprints
 
 
@@ -82,7 +82,7 @@ def require_address(request: OrderRequest) -> Address:
 
 
 def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Return the scope of a user's key, a hex SHA-256 hash. `kind` distinguishes callers' keys from cart etags."""
+    """Return the scope for a user's key: a hex SHA-256 hash. `kind` is "key" for idempotency keys, "cart" for etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()
 
 

@@ -1,15 +1,15 @@
-"""Sagas: the steps of an order, as generators without I/O.
+"""Sagas: generators that yield the steps of an order and do no I/O themselves.
 
 A saga yields commands and receives their results, so tests can stop a saga at any step, repeat and delay its calls, run
 two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe:
-1. Peers act only once per idempotency key, and keys derive from the request.
+1. Payment and shipping act only once per idempotency key, and a repeated request uses the same keys.
 2. Once a key is fenced, no charge or shipment under it can succeed.
-3. The journal rejects updates without the order's current claim. The lease only avoids duplicate work.
+3. The journal rejects updates from workers that no longer hold the order. Leases only avoid duplicate work.
 
 An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
-is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker
-rediscovers them by resolving attempts in sequence. Once an order is refused, no worker charges the card again. The
-order ends only after a worker has set a new fence, which proves that no later attempt was charged, even a lost one.
+is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker finds
+them again by asking payment about each attempt in turn. Once an order is refused, no worker charges its card again. The
+order ends once payment fences an attempt that it has no record of: no later attempt can then have been charged.
 """
 
 from collections.abc import Generator
@@ -53,9 +53,9 @@ class SagaResult(Enum):
     ENDED = auto()
     """The order has an outcome to return to its callers."""
     SUPERSEDED = auto()
-    """Another worker has the order, another order has its scope or cart, or the journal has lost the order."""
+    """Another worker holds the order, another order has the same scope or cart, or the journal has lost the order."""
     UNFINISHED = auto()
-    """The order is still open; recovery continues it."""
+    """The order is still open; recovery will continue it."""
 
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
@@ -78,12 +78,12 @@ def place() -> Saga:
 
 
 def take_over(entry: Entry) -> Saga:
-    """Continue a CHARGING order whose card is known. Charge the card only if no refusal is pending."""
+    """Continue a CHARGING order for a caller who has sent the card again. If the order was refused, don't charge."""
     return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
 
 
 def recover(entry: Entry) -> Saga:
-    """Continue an open order whose card is no longer known."""
+    """Continue an open order without its card, which the journal does not store."""
     if entry.state is State.SETTLING and entry.refusal is not None:
         return settle(entry.refusal, entry.tracking_id)
     if entry.state is State.VOIDING:
@@ -92,7 +92,7 @@ def recover(entry: Entry) -> Saga:
 
 
 def charge(*, resumed: bool) -> Saga:
-    """Charge and ship a CHARGING order. With `resumed`, an earlier worker may have done so already."""
+    """Charge and ship a CHARGING order. If `resumed`, an earlier worker may already have charged or shipped it."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, tries = yield from _until_certain(Charge(retry=resumed), again=Charge(retry=True))
         certain = not resumed and tries == 0
@@ -105,7 +105,7 @@ def charge(*, resumed: bool) -> Saga:
             case Voided():
                 return (yield from resolve(State.VOIDED, CHARGE_VOIDED, certain=certain))
             case KeyReused():
-                # The key was used before, for different content or another request: the journal has lost that order.
+                # The key was used for a different order, which the journal has lost. Check whether it was charged.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
@@ -120,9 +120,10 @@ def charge(*, resumed: bool) -> Saga:
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, certain: bool = False) -> Saga:
     """Continue a CHARGING order without charging its card: ship it if it was charged, otherwise end it as `after`.
 
-    An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
-    that was charged. So end the order only once this worker has set a new fence. If payment cannot set fences, end it
-    only after a `certain` refusal (no other try can have charged the card), and otherwise leave it to an operator.
+    Don't end the order at a decline, a voided charge or an old fence: the journal may have lost a later attempt that
+    was charged. Go on to the next attempt, and end the order at the first one that payment has no record of. If payment
+    can't set fences, end the order only if the refusal is `certain` (no other try can have charged the card), and
+    otherwise leave the order to an operator.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -141,7 +142,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, c
                 after, refusal = State.DECLINED, declined
             case Voided() if refusal is None:
                 after, refusal = State.VOIDED, CHARGE_VOIDED
-        # Save the refusal in the write that starts the next attempt, so that a worker that takes over doesn't charge.
+        # Record the refusal together with the next attempt, so that a worker that takes over doesn't charge the card.
         pending = after if refusal else None
         next_attempt = Transition(State.CHARGING, State.CHARGING, refusal=refusal, refused_as=pending)
         if not (yield from _update(next_attempt)):
@@ -153,11 +154,11 @@ def void_charge(refusal: Refusal) -> Saga:
     """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
     outcome: ChargeOutcome | VoidOutcome = (yield from _until_certain(Void()))[0]
     if isinstance(outcome, Refused):
-        # An earlier call may have voided the charge without our getting the response, so ask for its state.
+        # An earlier call may have voided the charge although its response was lost, so ask payment what happened.
         outcome, _ = yield from _until_certain(Resolve())
     match outcome:
         case Voided():
-            # The journal may have lost later attempts that were charged, so resolve these before ending the order.
+            # The journal may have lost later attempts that were charged, so check for them before ending the order.
             next_attempt = Transition(State.VOIDING, State.CHARGING, refusal=refusal, refused_as=State.VOIDED)
             if not (yield from _update(next_attempt)):
                 return SagaResult.SUPERSEDED
@@ -169,10 +170,10 @@ def void_charge(refusal: Refusal) -> Saga:
 
 
 def settle(decision: Refusal, tracking_id: str) -> Saga:
-    """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
+    """Carry out an operator's decision about a SETTLING order. `tracking_id` is the one that the operator gave, if any.
 
-    `tracking_id` is the operator's tracking id if the order was shipped. If payment or shipping records contradict the
-    decision, the order changes to NEEDS_REVIEW. A peer without records can't contradict it.
+    First, fence the charge and the shipment if payment or shipping has no record of them, so that they can't happen
+    later. If the records of payment or shipping contradict the decision, change the order to NEEDS_REVIEW instead.
     """
     charge = yield from _resolve_last_attempt(decision, tracking_id)
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
@@ -190,8 +191,8 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
     elif decision.reason == SETTLED_REFUNDED:
         if shipped_as:
             contradiction = f"shipping has sent {shipped_as}"
-        # Void the charge even if an operator has refunded it manually: payment captures only one charge per cart, so
-        # the cart could not be ordered again otherwise.
+        # Void the charge even if an operator has refunded it manually: payment allows one captured charge per cart, so
+        # this charge would prevent the cart from being ordered again.
         elif isinstance((yield from _until_certain(Void()))[0], InDoubt):
             return SagaResult.UNFINISHED
     if contradiction:
@@ -203,7 +204,7 @@ def settle(decision: Refusal, tracking_id: str) -> Saga:
 
 
 def _resolve_last_attempt(decision: Refusal, tracking_id: str) -> Generator[Command[Any], Any, ChargeOutcome]:
-    """Resolve all attempts of a SETTLING order, even lost ones. Return the outcome of the last attempt."""
+    """Resolve a SETTLING order's attempts, even any that the journal has lost. Return the last attempt's outcome."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
         if isinstance(outcome, Charged | KeyReused | Unsupported | InDoubt) or outcome == Fenced(existing=False):
@@ -233,12 +234,12 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
-    """Void the charge once the shipment is fenced. If shipping can't fence, void at once: nothing was retried."""
+    """Void the charge of an order that shipping refused, once no other try can ship the order."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(charged, tracking_id))
-        case Fenced() | Unsupported():
+        case Fenced() | Unsupported():  # Unsupported: if shipping can't set fences, we never retry it
             return (yield from _void(charged, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
@@ -247,7 +248,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge made for different content. If a parcel may have been shipped, leave the order to an operator."""
+    """Void the charge, because a key was used for different content. If a parcel may exist, leave it to an operator."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
@@ -265,8 +266,8 @@ def _void(charged: Charged | KeyReused, refusal: Refusal) -> Saga:
 
 
 def _finish(charged: Charged, tracking_id: str) -> Saga:
-    # The response waits for the cart and the journal, so update both at the same time. This is safe: a shipped order
-    # stays shipped, and repeating the removal after a crash has no further effect.
+    # The caller waits until the cart and the journal are updated, so update both at the same time. This is safe: a
+    # shipped order stays shipped, and repeating the removal after a crash has no further effect.
     yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, charged.transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
@@ -280,9 +281,9 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, restoring a lost order first if that is safe. Return whether the transition was recorded."""
+    """Record a transition. If the journal has lost the order, restore it first if safe. Return False on failure."""
     updated: bool = yield Update(transition)
-    # Restore the order only if this attempt was charged: then no later attempt, even one the journal lost, was charged.
+    # Restore the order only if this attempt was charged: no later attempt can then have been charged, even a lost one.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -293,8 +294,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome and the number of earlier tries, whose outcomes are unknown. After the first try, use
-    `again` instead if it is given.
+    Return the last outcome and the number of earlier tries, whose outcomes are unknown. If `again` is given, every try
+    after the first yields `again` instead.
     """
     tries = 0
     while True:

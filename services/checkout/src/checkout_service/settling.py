@@ -1,4 +1,4 @@
-"""Settles orders that have not ended, according to an operator's decision."""
+"""Settles unfinished orders: carries out an operator's decision on how they end."""
 
 import asyncio
 
@@ -20,8 +20,8 @@ from checkout_service.ports import Entry
 
 _ANSWER_WITHIN_SECONDS = 5.0
 
-# If an operator dismisses an order in one of these states, it ends at once. A SHIPPED order drops its unsent
-# notifications. A SETTLING order drops an earlier decision, which payment or shipping may be blocking.
+# If an operator dismisses an order in one of these states, it ends at once. If it was SHIPPED, its outbox items are
+# deleted. If it was SETTLING, the earlier decision is abandoned: payment or shipping may be down and block it for long.
 _AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
 
 
