@@ -1,4 +1,4 @@
-"""Finishes orders whose workers have died, hung or given up. Every replica runs recovery."""
+"""Finishes orders whose workers have crashed, hung or given up. Every replica runs recovery."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -31,7 +31,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     rates: RatesSource = file
     watching: list[Loop] = [file.watch]
     if settings.rates_url:
-        from currency_service.clients import RatesFeed  # noqa: PLC0415 - importing httpx2 takes 2 MB of memory
+        from currency_service.clients import RatesFeed  # noqa: PLC0415 - httpx2 takes 2 MB: load it only if needed
 
         rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
         watching.append(partial(repeat, feed.refresh, settings.rates_refresh_seconds, "rates not refreshed"))

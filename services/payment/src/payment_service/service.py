@@ -26,7 +26,7 @@ _MAX_ID_LENGTH = 64
 
 @dataclass(frozen=True)
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer, pb2_grpc.PaymentLedgerServicer):
-    """Serves the public API, and an internal API for reconciliation and for callers whose charge is in doubt."""
+    """Serves the public API, and an internal API for reconciliation and for callers unsure if a charge succeeded."""
 
     _processor: PaymentProcessor
     _entries: KeyedStore[Entry]
@@ -36,7 +36,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer, pb2_grpc.PaymentLe
         key = idempotency_key(metadata) or str(uuid.uuid4())
         charge = _charge_from_wire(request, metadata)
         entry = await self._processor.charge(key, charge)
-        if entry.existing:  # the caller needs the charge's age: shipping may have deleted the shipment of an old charge
+        if entry.existing:  # send the charge's time, because shipping may have deleted the shipment of an old charge
             context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)

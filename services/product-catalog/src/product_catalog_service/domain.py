@@ -113,7 +113,7 @@ class _WordIndex:
                 self._variants.setdefault(_stem("".join(words[start:end])), {})[position] = rank + _VARIANT
 
     def _ranks(self, words: Sequence[str]) -> _Ranks:
-        """Rank the products that match one word, or several words written as one (scored as a match of each word)."""
+        """Rank the products that match a word, or several words joined into one (scored as a match of each word)."""
         variants = self._variants.get(_stem("".join(words)), {})
         if len(words) > 1:
             return {position: len(words) * rank for position, rank in variants.items()}

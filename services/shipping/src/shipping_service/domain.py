@@ -41,7 +41,7 @@ class ShipmentForgotten(FailedPrecondition):
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to. A parcel is validated not on creation, but when quoted or shipped."""
+    """Items and the address to send them to. Creating a parcel doesn't validate it; quoting or shipping it does."""
 
     address: Address
     items: tuple[Item, ...]

@@ -27,7 +27,7 @@ _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 @dataclass(frozen=True)
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer, pb2_grpc.ShipmentManifestServicer):
-    """Serves the public API, and an internal API for reconciliation and for callers whose shipment is in doubt."""
+    """Serves the public API, and an internal API for reconciliation and for callers unsure if a shipment succeeded."""
 
     _rate_card: DataFile[RateCard]
     _shipper: Shipper
@@ -36,7 +36,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer, pb2_grpc.Shipme
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
-        """Return a quote. Trailing metadata lists the fields that the cost depends on, so that callers can reuse it."""
+        """Return a quote. Trailing metadata names the fields that the cost depends on, so that callers can cache it."""
         context.set_trailing_metadata(_QUOTE_DEPENDS_ON)
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))

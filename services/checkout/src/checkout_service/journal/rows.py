@@ -59,7 +59,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     refusal, refused_as = transition.refusal, transition.refused_as
-    # Store `refused_as` inside the refusal, so that an older release fails to decode the order instead of charging it.
+    # Store `refused_as` inside the refusal, so that an older release fails to decode the order and doesn't charge it.
     pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,

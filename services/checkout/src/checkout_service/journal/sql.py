@@ -234,7 +234,7 @@ class Journal:
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
-        # While emails can't be sent, this query reads every SHIPPED order. A report doesn't delay other queries.
+        # Use a report, which doesn't delay other queries: while email is down, this query reads all SHIPPED orders.
         found = await self._report(statements.COMPLETE, limit=_COMPLETED_AT_ONCE)
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
@@ -294,7 +294,7 @@ class Journal:
         return await self._report(statements.HISTORY, order_id=order_id)
 
     async def announce(self) -> None:
-        """Record that this replica is alive. Raise the protocol number once no older release is running."""
+        """Record that this replica is alive. Increase the protocol number once no older release is running."""
         texts = (statements.ANNOUNCE, statements.FORGET_REPLICAS, statements.RAISE_PROTOCOL)
         await self._database.write(*(self._statement(text) for text in texts))
 
@@ -327,7 +327,7 @@ class Journal:
         if (name, failed) not in await self._due_queues():
             return []
         queue = statements.QUEUES[name, failed]
-        with suppress(JournalUnavailable):  # even if rows with wrong times can't be fixed, others can be claimed
+        with suppress(JournalUnavailable):  # if invalid due times can't be corrected, other rows can still be claimed
             await self._database.write(self._statement(queue.correct))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -352,9 +352,9 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run `before`, and mark orders without outbox items as DONE. Return their ids.
+        """Lock the items' orders, run the statements `before`, then mark orders without outbox items as DONE.
 
-        Skip items that the database rejects. They are sent again when due, which has no further effect.
+        Return the ids of the DONE orders. Skip items that the database rejects: sending them again later is harmless.
         """
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
         try:

@@ -24,16 +24,16 @@ _LIVE_CART = """
 
 
 def _generation(etag: str) -> str:
-    """Return SQL for a cart's generation. Older releases, which may still be running, store the whole etag."""
+    """Return SQL for a stored cart's generation. Older releases, perhaps still running, store an etag that begins with it."""
     return f"CASE WHEN length({etag}) = 32 THEN substr({etag}, 1, 16) ELSE {etag} END"
 
 
 _SAME_CART = f"{_generation('cart_etag')} = {_generation('CAST(:cart_etag AS TEXT)')}"
 
-# False once a newer release has raised the protocol number above the one that this release supports.
+# False once a newer release has increased the protocol number beyond the one that this release supports.
 _KNOWN = "(SELECT number FROM protocol) <= :protocol"
 
-# Workers never set times later than this. Any later time dates from before the clock was set back, so ignore it.
+# Workers never set a time later than this. If a stored time is later, the clock has been set back, so ignore the time.
 _LATEST = f"{NOW} + :max_ahead_seconds"
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {_LATEST})"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
@@ -121,7 +121,7 @@ REOPEN = f"""
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The SQL for one queue: orders in one state or outbox items of one kind, either all new or all failed before.
+    """The SQL for a queue of orders in one state or outbox items of one kind: either new ones or ones that have failed.
 
     Attributes:
         is_due: a condition that is true if the queue has rows to claim or correct.
@@ -142,7 +142,7 @@ def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: s
             OR (SELECT max({time}) FROM {table} WHERE {rows}) > {_LATEST}
         """,
         f"UPDATE {table} SET {time} = {NOW} WHERE {rows} AND {time} > {_LATEST}",
-        # A row may crash every worker that claims it, so schedule the next try now, with a growing delay.
+        # A row may crash every worker that claims it, so claiming it also schedules the next try, with a growing delay.
         f"""
             WITH due AS MATERIALIZED (
                 SELECT {key} FROM {table} WHERE {rows} AND {time} <= {NOW}
@@ -323,7 +323,7 @@ LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 # Scans the index of all orders by creation time. Most orders are DONE, so a short scan finds enough of them.
 LIST_DONE = _newest("state = 'DONE'")
 
-# Uses the index on carts: an index on users would cost one more write per order.
+# Uses the index on carts, which begins with the user id: a separate index on users would cost a write per order.
 LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
 LIST_STUCK = f"""

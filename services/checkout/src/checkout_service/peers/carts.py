@@ -15,7 +15,7 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
-# While a call is in progress, a removal waits this long for other removals to join the next call.
+# While a call is in progress, removals wait up to this long so that they can share the next call.
 DELAY_SECONDS = 0.02
 
 
@@ -23,8 +23,8 @@ class CartClient:
     """Removes ordered items from many carts in one internal call.
 
     If the cart service doesn't offer the internal API, EmptyCart is called instead. It leaves a cart unchanged if the
-    cart's etag has changed since the order, and always empties a cart without an etag. If a cart still reports the
-    ordered generation, its service does have the internal API: the removal fails, and the outbox retries it.
+    cart's etag has changed since the order, and always empties a cart without an etag. A cart that has a generation
+    comes from a service with the internal API. If this API is not reachable, the outbox retries the removal.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -54,7 +54,7 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # EmptyCart compares only etags, so with a generation it would leave the items in the cart.
+            # EmptyCart compares only etags, so if called with a generation, it would leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
         # Without the etag, EmptyCart would also remove items that were added during checkout.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()

@@ -57,7 +57,7 @@ class _NoInternalServices:
 
 
 class Peers:
-    """Clients for the peers. Channels retry only reads. Sagas retry calls with side effects, using the same keys."""
+    """Clients for the peers. Channels retry only reads. Sagas retry charges and shipments, under the same keys."""
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, *retried: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:

@@ -84,7 +84,7 @@ def _outcome_from_wire(
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
-            # Charges from older releases have a full fingerprint or none, and no purchase id.
+            # Older releases recorded charges with the full fingerprint or none, and without a purchase id.
             same_request = fingerprint.startswith(charged.request_fingerprint)
             same_purchase = len({charged.purchase_id, order.purchase_id} - {""}) <= 1
             is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)

@@ -35,8 +35,8 @@ DEPENDS_ON = ("quote-depends-on", "country,pieces")
 class ShopQuotes(Quotes):
     """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
-    Quotes with DEPENDS_ON are cached too, but reused only while shipping is healthy. While shipping is down, every
-    quote makes a call, which fails, so no card is charged for an order that cannot be shipped.
+    Shipping quotes with DEPENDS_ON are cached too, but reused only while shipping is healthy. While shipping is down,
+    reading a quote calls shipping and fails, so no card is charged for an order that cannot be shipped.
 
     Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
 

@@ -39,7 +39,7 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
 
 
 def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[Item, ...]:
-    """Convert a cart's lines. Other implementations may return several lines for one product; merge these."""
+    """Convert a cart's lines. Other cart services may return several lines for one product; merge them."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity

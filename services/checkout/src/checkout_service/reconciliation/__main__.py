@@ -46,7 +46,7 @@ class ReconciliationSettings(Settings):
     grace_minutes: NonNegativeFloat = 10
     # How long to wait for peers to become reachable: a new pod's network policies take effect only after a while.
     wait_seconds: NonNegativeFloat = 120
-    # Stop and report after this long, before the job's deadline: Kubernetes would then kill it without a report.
+    # Stop and report after this long. At the job's deadline, Kubernetes would kill the job before it could report.
     stop_after_seconds: PositiveFloat = 480
 
 

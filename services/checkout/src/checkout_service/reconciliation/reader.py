@@ -41,8 +41,8 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
-# Remember this many order ids, because charges and shipments usually follow soon after their order: they then need no
-# lookup. Looking up an order twice is slower but harmless.
+# Remember the ids of this many recently read orders, because most charges and shipments follow soon after their order,
+# and then need no lookup. Looking up an order twice is slower but harmless.
 _RECENT = 20_000
 
 Record: TypeAlias = RecordedOrder | Effect
@@ -167,7 +167,7 @@ class Reader:
         return found, _complete_since(reply.complete_since)
 
     async def read(self, orders: Orders) -> tuple[list[OrderRecords], CompleteSince]:
-        """Return all records of up to 1,000 orders, and the times since which each kind of record is complete."""
+        """Return all records of up to 1,000 orders, and how far back each kind of record is complete."""
         ids = [*orders]
         charges = await self.ledger.ListCharges(payment_ledger_pb2.ListChargesRequest(order_ids=ids))
         shipments = await self.manifest.ListShipments(shipment_manifest_pb2.ListShipmentsRequest(order_ids=ids))
@@ -186,7 +186,7 @@ class Reader:
         }
 
     async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
-        """Yield each order to compare once, in batches of up to 1,000. Stuck and `earlier` orders come last."""
+        """Yield all orders to compare, without duplicates, up to 1,000 at a time. Stuck and `earlier` orders come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
             """Look up orders that the scan doesn't yield and that haven't been looked up yet."""
@@ -223,7 +223,7 @@ class Reader:
                 yield batch
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[list[Effect], float]:
-        """Return the orders' confirmations, and the time since which stored confirmations are complete."""
+        """Return the orders' confirmations, and how far back the stored confirmations are complete."""
         if self.confirmations is None:
             return [], math.inf
         try:
@@ -269,11 +269,10 @@ async def _pages(
     convert: Callable[[Any], Record],
     since: float,
 ) -> AsyncIterator[list[Record]]:
-    """Yield a list's pages until one is empty, or until the page token stays the same because a time is invalid.
-
-    `records` is the name of the field that holds a page's records. `convert` converts each of them.
+    """Yield the pages of a list. `records` is the name of the field that holds a page's records.
 
     In a live shop, records are added all the time, so stop after the first page that is shorter than an earlier page.
+    Also stop if the page token repeats: a record without a valid time would otherwise be listed forever.
     """
     token, longest, page = "", 0, await call(request(since=time_to_wire(max(since, 0.0))))
     while page.next_page_token not in {"", token}:

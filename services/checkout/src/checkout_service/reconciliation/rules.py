@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Expected(Enum):
-    """How many records of an order a store should have."""
+    """How many records payment, shipping or email should have of an order."""
 
     ONE = auto()
     NONE = auto()
@@ -166,7 +166,7 @@ class Mismatch:
 
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
-"""Maps each kind of mismatch to the time since which the store that lacks the record is known to be complete.
+"""Maps kinds of mismatch to how far back the store that lacks the record is complete, in seconds since 1970.
 
 Older records may have been deleted. The time is infinite if the records could not be read. Charges are never deleted.
 """
@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # If a lost order was placed again, its charge may be older than the order, so count from the latest change.
+    # If a lost order is placed again, its charge may be older than the order. So use the order's latest change instead.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
@@ -248,7 +248,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield (kind, detail) pairs; None stands for `_Kinds.differs`. Compare ids only if there is one such effect."""
+    """Yield (kind, detail) pairs; None means `_Kinds.differs`. Compare ids only if the order has one such effect."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"

@@ -1,4 +1,4 @@
-"""Replaces unfinished orders' cart etags with cart generations: in our cart service, the first half of the etag."""
+"""Replaces unfinished orders' cart etags with cart generations, the first 16 characters of our cart service's etags."""
 
 from alembic import op
 

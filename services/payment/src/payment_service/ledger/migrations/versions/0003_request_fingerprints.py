@@ -1,4 +1,4 @@
-"""Adds the fingerprint that callers send for their own request. It is NULL in charges recorded by older releases."""
+"""Adds a column for the fingerprint of the caller's own request. It is NULL in charges that older releases recorded."""
 
 import sqlalchemy as sa
 from alembic import op
