@@ -59,7 +59,7 @@ async def build(
         operators = OrderJournal(journal, executor)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         announce = partial(repeat, journal.announce, ANNOUNCE_SECONDS, "this replica cannot announce itself")
-        # Release the leases left over from before a restart. Do it now, before this process takes leases of its own.
+        # Release the leases that this replica held before a restart. Do it now, before it takes new leases.
         await log_errors(journal.release_own(), "leases not released, they will expire")
         async with in_background(recovery.run, outbox.run, retention, announce):
             yield

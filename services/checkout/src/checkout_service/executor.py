@@ -100,7 +100,7 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # if no caller awaits the task anymore, asyncio would log its error
+        mark_retrieved(run.task)  # otherwise, asyncio would log an error that no caller retrieves
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
         deadline.set(None)  # the order must continue after the call's deadline

@@ -20,7 +20,7 @@ MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
 
-# Changes to these states are logged at debug level, so that a placed order logs only one info line: for SHIPPED.
+# Changes to these states are logged at debug level, so that a placed order logs one info line, for SHIPPED.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
 
 

@@ -132,7 +132,7 @@ class Outbox:
             await log_errors(self.complete(), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even if the circuit is open. If it fails, leave it in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. If that fails, keep it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)

@@ -209,5 +209,5 @@ class Shipping(Protocol):
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]
 """Starts sending a placed order's outbox item. The returned future yields None or raises a DomainError.
 
-Sending an item again has no further effect: each order's email is sent once, and its items are removed once.
+Sending an item again has no further effect: each order's email is sent only once, and its items are removed only once.
 """

@@ -30,7 +30,7 @@ _SWEEP_SECONDS = 30.0
 
 @dataclass(eq=False)
 class Recovery:
-    """Takes over orders whose leases have expired, a few at a time. An order's retry delay grows with its failures.
+    """Takes over orders whose leases have expired, a few at a time. An order's retry delay grows with each failure.
 
     When the orders in a state keep failing, for example because payment is down, recovery tries only one at a time.
     """

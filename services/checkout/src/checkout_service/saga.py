@@ -239,7 +239,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(charged, tracking_id))
-        case Fenced() | Unsupported():  # Unsupported: if shipping can't set fences, we never retry it
+        case Fenced() | Unsupported():  # Unsupported: without fences, we never retry, so no other try can ship
             return (yield from _void(charged, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
@@ -248,7 +248,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void the charge, because a key was used for different content. If a parcel may exist, leave it to an operator."""
+    """Void the charge, as a key was used for different content. If a parcel may exist, an operator must decide."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():

@@ -21,7 +21,7 @@ from checkout_service.ports import Entry
 _ANSWER_WITHIN_SECONDS = 5.0
 
 # If an operator dismisses an order in one of these states, it ends at once. If it was SHIPPED, its outbox items are
-# deleted. If it was SETTLING, the earlier decision is abandoned: payment or shipping may be down and block it for long.
+# deleted. If it was SETTLING, the earlier decision is dropped: it may be stuck because payment or shipping is down.
 _AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
 
 

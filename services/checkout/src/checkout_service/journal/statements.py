@@ -24,7 +24,7 @@ _LIVE_CART = """
 
 
 def _generation(etag: str) -> str:
-    """Return SQL for a stored cart's generation. Older releases, perhaps still running, store an etag that begins with it."""
+    """Return SQL for a cart's generation. Older releases, if still running, store the etag, which begins with it."""
     return f"CASE WHEN length({etag}) = 32 THEN substr({etag}, 1, 16) ELSE {etag} END"
 
 

@@ -186,10 +186,10 @@ class Reader:
         }
 
     async def _batches(self, since: float, earlier: Iterable[str]) -> AsyncIterator[Orders]:
-        """Yield all orders to compare, without duplicates, up to 1,000 at a time. Stuck and `earlier` orders come last."""
+        """Yield all orders to compare, each only once, up to 1,000 at a time. Stuck and `earlier` orders come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
-            """Look up orders that the scan doesn't yield and that haven't been looked up yet."""
+            """Look up orders that were created before `since` and haven't been looked up yet."""
             new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
             found = (await self.find(new))[0] if new else {}
             found = {id_: order for id_, order in found.items() if order is None or order.recorded_at < since}

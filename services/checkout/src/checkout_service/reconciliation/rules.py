@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Expected(Enum):
-    """How many records payment, shipping or email should have of an order."""
+    """How many records payment, shipping or email should each have for an order."""
 
     ONE = auto()
     NONE = auto()
@@ -64,7 +64,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """The kinds of mismatch to report for a store. `alone` applies if both a record and its partner are missing."""
+    """The kinds of mismatch to report for a store. `alone` applies if the record and its partner are both missing."""
 
     missing: Kind
     alone: Kind | None
@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # If a lost order is placed again, its charge may be older than the order. So use the order's latest change instead.
+    # A lost order that is placed again may have an older charge, so date mismatches by the order's latest change.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
