@@ -39,7 +39,7 @@ def may_decide(state: State, decision: Refusal) -> bool:
 
 
 async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
-    """Record and carry out an operator's decision. Return the order, still SETTLING if this takes too long.
+    """Record and carry out an operator's decision. Return the order, which is still SETTLING if this takes too long.
 
     Raise SettlementRefused if the order's state or the records of payment or shipping rule out the decision.
     """

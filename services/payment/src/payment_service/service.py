@@ -26,7 +26,7 @@ _MAX_ID_LENGTH = 64
 
 @dataclass(frozen=True)
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer, pb2_grpc.PaymentLedgerServicer):
-    """Serves the public API, and an internal API for reconciliation and for callers that don't know a charge's outcome."""
+    """Serves the public API, and an internal API for reconciliation and for resolving charges of unknown outcome."""
 
     _processor: PaymentProcessor
     _entries: KeyedStore[Entry]

@@ -27,7 +27,7 @@ _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 @dataclass(frozen=True)
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer, pb2_grpc.ShipmentManifestServicer):
-    """Serves the public API, and an internal API for reconciliation and for callers that don't know a shipment's outcome."""
+    """Serves the public API, and an internal API for reconciliation and for resolving shipments of unknown outcome."""
 
     _rate_card: DataFile[RateCard]
     _shipper: Shipper

@@ -13,7 +13,7 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal import confirmations_pb2
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
-# How long a confirmation waits for others to join its batch. With a longer wait, large batches would delay orders.
+# How long a confirmation waits for others to join its batch. A longer wait makes larger batches, which delay orders.
 DELAY_SECONDS = 0.05
 
 

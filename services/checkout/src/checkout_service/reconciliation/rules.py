@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Expected(Enum):
-    """How many records payment, shipping or email should each have for an order."""
+    """How many records of an order a store (payment, shipping or email) should have."""
 
     ONE = auto()
     NONE = auto()

@@ -12,7 +12,7 @@ LIVE = (
 )
 GENERATION = "CASE WHEN length({0}cart_etag) = 32 THEN substr({0}cart_etag, 1, 16) ELSE {0}cart_etag END"
 
-# Two releases running side by side could order a cart twice. Let the newest order keep the cart, as in 0002.
+# Two releases running side by side could order a cart twice. Let the newest order keep the cart, as in migration 0002.
 SEPARATE_ORDERS_OF_ONE_CART = f"""
     UPDATE orders SET cart_etag = cart_etag || '#' || order_id
     WHERE {LIVE} AND EXISTS (
