@@ -50,7 +50,7 @@ class Batches(Generic[ItemT]):
         together: sends items in one call and returns an error or None for each. If the call raises an error that a
             single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
-        telemetry: creates a span for each call that serves several sampled traces: in one trace, linked to the others.
+        telemetry: records a call that serves several sampled traces as a span in one of them, linked to the others.
         delay_seconds: how long an item waits for other items to join its call.
         eager: whether to send an item at once if no call is in progress.
     """

@@ -248,7 +248,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Iterator[tuple[Kind | None, str]]:
-    """Yield (kind, detail) pairs; None means `_Kinds.differs`. Compare ids only if the order has one such effect."""
+    """Yield (kind, detail) pairs; no kind means `_Kinds.differs`. Compare ids only if the order has one such effect."""
     key = charge_key(order.order_id, order.attempt)
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
