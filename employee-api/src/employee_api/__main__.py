@@ -34,12 +34,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# Exit if the database accepts no connection for this long, so that the supervisor restarts the process.
+# If the database accepts no connection for this long at startup, exit and let the supervisor restart the process.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # Accept only loopback hosts by default. Otherwise, any web page could reach this API through DNS rebinding.
+    # By default, requests must name a loopback host. Otherwise, any web page could reach the API by DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 
@@ -71,7 +71,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 @asynccontextmanager
 async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIterator[Starlette]:
-    """Build the application. Close its resources after the server has drained."""
+    """Build the application. After the server has drained, close the database engine and the hashing threads."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)

@@ -94,7 +94,7 @@ class Repository:
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:
-    """Return a synchronous engine for the same database. Each thread opens its own connection: there is no pool."""
+    """Return a synchronous engine for the same database. It has no pool: every `connect` opens a new connection."""
     if engine.dialect.name == "postgresql":
         return create_engine(engine.url, poolclass=NullPool, connect_args=UNPREPARED)
     return create_engine(engine.url.set(drivername="sqlite"), poolclass=NullPool)
@@ -107,7 +107,7 @@ def is_unique_violation(error: DBAPIError) -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the database is unavailable, as opposed to the request being at fault."""
+    """Return whether an error means that the database is unavailable. Other errors are caused by the request."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):

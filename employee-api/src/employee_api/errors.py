@@ -11,7 +11,7 @@ _NO_USER = "is no user's id"
 
 
 class ApiError(DomainError):
-    """An error that a client sees. Attributes that never vary are set on the class."""
+    """An error that is returned to the client. Constant attributes are set on the class."""
 
     status: ClassVar[HTTPStatus]
     text: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Counts failed logins and registrations in the database, so that all replicas share the counts."""
+"""Counts failed logins and registration attempts in the database, so that all replicas share the counts."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

@@ -170,7 +170,7 @@ class SignIn(Entity, table=True):
 
 
 class Device(SQLModel, table=True):
-    """A browser or program from which a user has signed in before."""
+    """A browser or program from which a user has signed in before. Its token alone grants no access."""
 
     __tablename__ = "devices"
 

@@ -89,13 +89,13 @@ class ApiTokenHandlers(Repository):
         return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the token's user and update `last_used_at`, or return None if the token or its user is invalid."""
+        """Return the token's user and update `last_used_at`. Return None for an invalid token or a deactivated user."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Limit the age too: replicas of an earlier release may still create tokens that expire later or never.
+            # Check the age too: replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
             .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )

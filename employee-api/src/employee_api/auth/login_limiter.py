@@ -16,7 +16,7 @@ from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 # Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# Once an e-mail's failures across all networks reach this multiple of the limit, all but known devices must wait.
+# Once failures from all networks for one e-mail reach this multiple of the limit, only known devices needn't wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -27,12 +27,12 @@ _MAX_WAITING = 100
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to use a password.
+    """An attempt to log in, or to confirm an operation with the password.
 
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
-        own: the key that counts this client's failures: its device if known, else its e-mail and network.
-        address: the key that counts the network's failures. These failures alone never delay anyone.
+        own: the key under which this client's failures count: its device if known, else its e-mail and network.
+        address: the key for all failures from the client's network. On their own, these never make a client wait.
         limits: for each key, the number of failures after which the client must wait.
         slots: for each key, how many attempts may run at once. Slots are acquired in the mapping's order.
     """
@@ -69,14 +69,14 @@ class LoginLimiter:
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # Acquire the account's own slot first: while waiting for it, an attempt must not hold slots that others need.
+        # Acquire the account's own slot first, so that an attempt waiting for it holds no slots that others need.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, then hold the slots for the block. Raise TooManyPasswords if a queue is full."""
+        """Acquire the attempt's slots, and hold them during the block. Raise TooManyPasswords if a queue is full."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 attempts = self._in_flight.setdefault(key, BoundedSemaphore(number, _MAX_WAITING))

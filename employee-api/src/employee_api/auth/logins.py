@@ -37,7 +37,7 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 class LoginBody(JsonBody):
     """A login request. Credentials that are too long for any account get the same response as wrong ones.
 
-    They are rejected before normalization, which would take minutes for a megabyte of combining characters.
+    They are rejected before Unicode normalization, which would take minutes for a megabyte of combining characters.
     """
 
     error_text: str | None = "Email and password required"
@@ -143,7 +143,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # the network's failures may be an attacker's, so keep them
+            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
         return account
 
     @asynccontextmanager
@@ -189,7 +189,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # the network's failures may be an attacker's, so keep them
+            await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 
@@ -199,7 +199,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record only an e-mail's first refused login per window, so that an attacker can't fill the table."""
+        """Record only the first refused login per e-mail and time window, so that an attacker can't fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

@@ -8,7 +8,7 @@ from employee_api.schemas import Input, Output, Page, StrictInput, Success
 
 
 class LoginInput(Input):
-    """Login credentials. They may have any length, but an e-mail or password that is too long counts as wrong."""
+    """Login credentials. An e-mail or password that is too long for any account is treated as a wrong one."""
 
     email: NonEmptyText = Field(examples=["grace@example.com"])
     password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
@@ -71,6 +71,6 @@ class TokenOutput(Output):
 
 
 class NewTokenOutput(TokenOutput):
-    """A new API token with its secret, which can't be read again."""
+    """A new API token with its secret, which is shown only in this response."""
 
     token: str = Field(repr=False, description="Send it as `Authorization: Bearer …`", examples=["shop_…"])

@@ -15,7 +15,7 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
 
-# Update `last_seen_at` at most this often per idle timeout, because writing on every request would cost too much.
+# Update `last_seen_at` at most this many times per idle timeout, because writing on every request would cost too much.
 _UPDATES_PER_IDLE_TIME = 20
 # A session's id is the first half of the token's hash, which doesn't reveal the token.
 _ID_BYTES = 16
@@ -50,7 +50,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the session's user, restarting the idle timeout; None if the session or its user is invalid."""
+        """Return the session's user and restart the idle timeout. Return None if the session has ended."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
@@ -119,7 +119,7 @@ class SessionHandlers(Repository):
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the user id in the path, or the caller's id if there is none. Raise UserNotFound if no user has it."""
+    """Return the user id in the path, or the caller's id if the path has none. Raise UserNotFound for an unknown id."""
     if "id" not in call.ids:
         return call.user.id
     if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:

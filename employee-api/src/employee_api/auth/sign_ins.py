@@ -58,7 +58,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores users' devices. A device token grants no access; others' failed logins don't delay its user."""
+    """Stores the devices users have logged in from. Failed logins elsewhere don't delay logins from these devices."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""
@@ -77,7 +77,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices; keep only the user's 50 most recently used."""
+        """Add a device and return its token. Delete expired devices, and the user's least recently used beyond 50."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

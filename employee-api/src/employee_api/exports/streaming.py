@@ -52,7 +52,7 @@ class CsvExporter:
         """Yield the file in chunks. `zone` is the time zone of `month` and of the timestamps in the file.
 
         The first chunk is empty, and arrives once the query has returned rows. Raise TooManyExports instead of the
-        first chunk if too many exports are active. Any chunk can raise a database error.
+        first chunk if too many exports are active. Reading any chunk can raise a database error.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports

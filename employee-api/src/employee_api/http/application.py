@@ -68,7 +68,7 @@ def create_application(
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Generate the document on the first request: generating takes 40 ms, and most processes never serve it.
+    # Generate the document on the first request for it: this takes 40 ms, and most processes never serve it.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 

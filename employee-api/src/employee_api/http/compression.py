@@ -12,7 +12,7 @@ _MAX_BYTES_IN_LOOP = 16 * 1024
 class Compression:
     """Gzip compression. Unlike Starlette's, it respects `gzip;q=0` and never compresses responses with an entity tag.
 
-    A strong tag must identify the exact bytes, which compression changes, and a weak tag never matches `If-Match`.
+    Compression would change the bytes that a strong tag identifies, and a weak tag would never match `If-Match`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -31,6 +31,6 @@ class Compression:
             await self._app(scope, receive, send_or_compress)
 
         headers = MutableHeaders(scope=scope)
-        # Starlette only looks for the word "gzip", even if its quality is 0.
+        # Starlette only looks for the word "gzip", so it would compress even for `gzip;q=0`.
         headers["accept-encoding"] = "gzip" if accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)

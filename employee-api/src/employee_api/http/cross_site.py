@@ -35,7 +35,7 @@ class CrossSitePolicy:
     """Refuses changes requested by pages on other origins, based on headers that browsers add."""
 
     allowed_origins: frozenset[str] = frozenset()
-    refused_unenforced: bool = False  # whether to refuse such changes even if authorization is not enforced
+    refused_unenforced: bool = False  # whether to refuse cross-site changes even if authorization is not enforced
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Add CORS headers to the application's responses if other origins are allowed."""

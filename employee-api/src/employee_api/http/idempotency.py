@@ -102,7 +102,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the request's fields, except secrets. Omitted fields stay omitted: null may mean something else."""
+    """Return the fields that the request contains, except secrets. Leaving a field out may differ from sending null."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

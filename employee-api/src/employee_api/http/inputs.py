@@ -64,7 +64,7 @@ class RequestInput:
     ignores_query: bool = False
 
     async def read(self, request: Request, *, strict: bool = False) -> Any:
-        """Return the input. Raise BadRequest if it is invalid. `strict` tells whether authorization is enforced."""
+        """Return the input. Raise BadRequest if it is invalid. `strict` is true if authorization is enforced."""
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:

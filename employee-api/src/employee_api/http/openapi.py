@@ -23,8 +23,8 @@ Json = dict[str, Any]
 EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
-# In the file, `document` is the constant part, including the chassis's probes. `access` (texts about required rights)
-# and `parameters` (ids and headers) are copied into each operation that needs them.
+# openapi_base.json has three keys: `document` is the constant part of the API description, including the probes;
+# `access` (texts on required rights) and `parameters` (ids and headers) are copied into operations that need them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
@@ -56,7 +56,7 @@ class _Description:
         ]
         self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
         self._all: dict[str, Json] = generated["$defs"]
-        # Query models need no definition, because their parameters are described one by one.
+        # Query models need no definition, because each of their fields is described as a parameter.
         queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
         unused = {model.__name__ for model in filter(None, queries)}
         self.definitions = {name: schema for name, schema in self._all.items() if name not in unused}
@@ -164,7 +164,7 @@ def _response(description: str, headers: Iterable[str], content: Json | None = N
 
 
 def _example(schema: Json, definitions: dict[str, Json]) -> Any:
-    """Return the schema's own example, or else an arbitrary value of its type. `definitions` resolves references."""
+    """Return the schema's own example, or else an arbitrary value of its type. Look up references in `definitions`."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
     for key in ("examples", "enum"):

@@ -1,4 +1,4 @@
-"""Serves Alembic's command line (`alembic check`, `alembic revision --autogenerate`). The API doesn't use it."""
+"""Serves Alembic's command line (`alembic check`, `alembic revision --autogenerate`). The API doesn't use this file."""
 
 from alembic import context
 

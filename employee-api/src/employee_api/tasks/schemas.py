@@ -54,7 +54,7 @@ class TaskAssignment(StrictInput):
 
 
 class AssignmentOutput(Success):
-    """The tasks are assigned."""
+    """The result of assigning several tasks."""
 
     changed: list[uuid.UUID] = Field(description="The ids of the tasks that had another assignee before")
 
@@ -75,7 +75,7 @@ class TaskOutput(Output):
 
 
 class TaskSort(StrEnum):
-    """The field to sort tasks by. Priorities start at `low`, statuses at `todo`. Titles are sorted ignoring case."""
+    """The field to sort tasks by. In ascending order, `low` and `todo` come first. Sorting by title ignores case."""
 
     CREATED_AT = "created_at"
     UPDATED_AT = "updated_at"

@@ -31,7 +31,7 @@ class PasswordHandlers(Repository):
     authorizer: Authorizer
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Change the password, and end all access but this session. Raise WrongPassword if it has already changed."""
+        """Change the password, and end all access but this session. Raise WrongPassword if `account` is out of date."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -67,7 +67,7 @@ class PasswordHandlers(Repository):
         failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
     )  # fmt: skip
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
-        """Set the password of the link's user, and end all their access."""
+        """Set the password of the link's user, and end all access gained with the old password."""
         token = call.input.token
         if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before hashing, which is expensive
             raise errors.InvalidPasswordReset

@@ -50,7 +50,7 @@ class UserRepository(Repository):
             return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
     async def find_account(self, **unique: object) -> Account | None:
-        """Return the account with the given `id` or `email_key`, or None if there is none."""
+        """Return the account with the given `id` or `email_key`, or None if there is no such account."""
         columns = (*UserOutput.columns(User), col(User.password_hash), col(User.deactivated_at))
         row = await self.find_row(select(*columns).filter_by(**unique))
         if row is None:

@@ -46,7 +46,7 @@ Plugins add their own mappings, with absolute module names, through entry points
 """
 
 _OTHER_FAILURE, _INVALID_INPUT, _NO_RESPONSE = 1, 2, 4
-# Unavailable errors with these reasons are permanent, so don't suggest a retry.
+# Unavailable errors with these reasons are permanent, so their exit status must not suggest a retry.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 
 

@@ -44,7 +44,7 @@ async def _client(
     """Open a client for a gRPC service of the program `name`.
 
     `at` is `host:port` or a process; None means `default_address`. Replace gRPC's own errors with errors that tell the
-    user what to do. Their reasons are TLS_FAILED, NOT_READY, NOTHING_LISTENS and NO_RESPONSE.
+    user what to do. The new errors' reasons are TLS_FAILED, NOT_READY, NOTHING_LISTENS and NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):

@@ -40,7 +40,7 @@ class LoadSettings(Settings):
     think_seconds: NonNegativeFloat = 2
     # To limit memory use, new arrivals are dropped while this many sessions are open.
     max_sessions: PositiveInt = 1000
-    # Where to serve Locust's web page, which has no login. Port 0 turns the page off.
+    # Where to serve Locust's web UI, which has no login. Port 0 turns the UI off.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
@@ -57,7 +57,7 @@ def main() -> int:
     """Run until the time limit or a signal. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # each source starts at most one session per second (times the shape's factor)
+    sources = math.ceil(settings.rate)  # each Source (a Locust user) starts at most one session per second
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
-    """Create the runner for a single process or a master, and serve Locust's page unless it is turned off."""
+    """Create the runner for a single process or a master, and serve Locust's web UI unless it is turned off."""
     runner: LocalRunner | MasterRunner
     if settings.workers:
         runner = environment.create_master_runner(master_bind_port=settings.master_port)
@@ -93,7 +93,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
         host = settings.web_host.strip("[]")
         host = "0.0.0.0" if host == "::" and not socket.has_dualstack_ipv6() else host
         app = environment.create_web_ui(host, settings.web_port).app
-        assert app is not None  # noqa: S101 - tells the type checker that the page exists
+        assert app is not None  # noqa: S101 - tells the type checker that the UI exists
         app.wsgi_app = guarded(app.wsgi_app, settings.allowed_hosts)  # type: ignore[assignment,method-assign]
         gevent.spawn(stats_history, runner)
     return runner

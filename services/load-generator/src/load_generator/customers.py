@@ -36,7 +36,7 @@ class Customers:
         self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
-        # Read `host` only once, because requests to Locust's page can change it.
+        # Read `host` only once, because requests to Locust's web UI can change it.
         self._origin = (self.environment.host or "").rstrip("/")
         events = self.environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]

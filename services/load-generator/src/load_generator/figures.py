@@ -1,4 +1,4 @@
-"""Records figures in Locust's statistics, which Locust's page shows and workers send to the master."""
+"""Records figures in Locust's statistics, which Locust's web UI shows and workers send to the master."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from locust.stats import RequestStats, StatsEntry
 
 from load_generator.pages import Page
 
-# Statistics entries with these "methods" count sessions and orders. Locust's totals count only requests.
+# Pseudo-methods of the statistics entries that count sessions and orders. Locust's totals count only requests.
 _SESSION = "session"
 _ORDER = "order"
 

@@ -47,7 +47,7 @@ from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # timeout for optional calls, which fetch recommendations, ads and traces
-_ORDER_SECONDS = 4.0  # if checkout takes longer, the order continues in the background, and its page shows its progress
+_ORDER_SECONDS = 4.0  # if checkout takes longer, the order continues, and the order's page shows its progress
 
 
 class Settings(HttpServiceSettings):
@@ -101,7 +101,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http:// behind a TLS proxy
+    routes.router.redirect_slashes = False  # they would trust the Host header, and use http:// behind a TLS proxy
     # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.
     shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
     return with_headers(shop, PAGE_HEADERS)

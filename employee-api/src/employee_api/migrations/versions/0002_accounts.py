@@ -1,6 +1,6 @@
 """Adds account states, API tokens, single-use links, sign-ins, devices, failure counts and stored responses.
 
-Replicas of the previous release keep running, so columns that they don't know are nullable or have a default.
+Replicas of the previous release may still insert rows, so every added column is nullable or has a default.
 """
 
 import sqlalchemy as sa

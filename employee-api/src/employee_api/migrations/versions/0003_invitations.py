@@ -1,4 +1,4 @@
-"""Adds departments to invitations, and strips surrounding white space from the keys used to compare e-mails.
+"""Adds departments to invitations, and strips surrounding white space from users' `email_key`.
 
 If another user already has the stripped key, the key stays unchanged, and its user needs a new e-mail to log in again.
 """

@@ -52,7 +52,7 @@ async def show_message(
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Show a message. The email service deletes its text once the relay has accepted it."""
+    """Show a message. The email service deletes a message's text once the relay has accepted the message."""
     async with spool_client(address) as spool:
         found = await spool.GetLetter(letter_spool_pb2.GetLetterRequest(letter_id=message_id))
     if as_json:

@@ -22,7 +22,7 @@ User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 
 
 def parse_state(states: Any, name: str) -> Any:
-    """Return the enum value whose `state_name` is `name`, ignoring case. Raise BadParameter if there is none."""
+    """Return the enum value whose `state_name` is `name`, ignoring case. Raise BadParameter for an unknown name."""
     by_name = {state_name(states, value): value for value in states.values() if value}
     if name.upper() not in by_name:
         expected = ", ".join(by_name)

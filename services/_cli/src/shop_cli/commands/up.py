@@ -50,8 +50,8 @@ async def up(
 ) -> None:
     """Start all services and the control room, restart services that exit, and stop everything on Ctrl-C.
 
-    Data and logs are written under `.shop/` in the folder, secrets under `.shop-secrets/`. Settings such as REDIS_URL,
-    SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
+    In `--folder`, data and logs are written under `.shop/`, and secrets under `.shop-secrets/`. Settings such as
+    REDIS_URL, SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
     if port_offset % PORT_STEP:
         raise typer.BadParameter(f"must be a multiple of {PORT_STEP}", param_hint="--port-offset")

@@ -1,7 +1,7 @@
 """Controls who can use the control room.
 
 Every user of this machine, and every web page in their browsers, can reach loopback ports. So each request must carry
-the run's token and, to prevent DNS rebinding, a local Host header. Requests from other origins can't change anything.
+the token that `shop up` prints and, to prevent DNS rebinding, a local Host header. Other origins can't change anything.
 """
 
 import base64
@@ -47,7 +47,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send an Origin header with every POST request. Other programs may omit it if they send the token.
+        # Browsers send Origin with every POST request. Other programs may omit it if they send the token in a header.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)

@@ -60,7 +60,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return environment variables that tell a service its certificate folder and which calls to allow."""
+        """Return the environment variables with a service's certificate folder and the calls that it must allow."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:

