@@ -39,7 +39,7 @@ _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # By default, requests must name a loopback host. Otherwise, any web page could reach the API by DNS rebinding.
+    # By default, the Host header must name a loopback host. Otherwise, web pages could reach the API by DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 

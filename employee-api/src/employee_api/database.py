@@ -107,7 +107,7 @@ def is_unique_violation(error: DBAPIError) -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the database is unavailable. Other errors are caused by the request."""
+    """Return whether an error means that the database is unavailable, and not that the statement is at fault."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):

@@ -39,7 +39,7 @@ class FailureCounts(Repository):
             "last_at": now,
         }
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
-        # Don't wait for rows that another transaction has locked.
+        # Skip rows that another transaction has locked, instead of waiting for them.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         async with transaction(self.engine) as connection:
             counted = (await connection.execute(add.returning(FailureCount))).mappings()

@@ -13,10 +13,10 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Once a client's failures reach the limit, it must wait. Each further failure doubles the wait, up to the maximum.
+# A client whose failures reach the limit must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# Once failures from all networks for one e-mail reach this multiple of the limit, only known devices needn't wait.
+# Once failed logins to an account from all networks reach this multiple of the limit, unknown devices must wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -31,7 +31,7 @@ class Attempt:
 
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
-        own: the key under which this client's failures count: its device if known, else its e-mail and network.
+        own: the key for this client's failures, made from its device if known, else from its e-mail and network.
         address: the key for all failures from the client's network. On their own, these never make a client wait.
         limits: for each key, the number of failures after which the client must wait.
         slots: for each key, how many attempts may run at once. Slots are acquired in the mapping's order.

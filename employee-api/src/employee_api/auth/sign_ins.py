@@ -77,7 +77,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices, and the user's least recently used beyond 50."""
+        """Add a device and return its token. Delete expired devices; keep only the user's 50 most recently used."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

@@ -87,7 +87,7 @@ class RequestInput:
     def _refuse_unknown_parameters(self, request: Request, known: Container[str] = ()) -> None:
         if self.ignores_query:
             return
-        # Name the unknown parameters even if there is an `error_text`.
+        # The message names the unknown parameters even if `error_text` is set.
         unknown = [_clean(name) for name in request.query_params if name not in known][:_MAX_VIOLATIONS]
         if unknown:
             violations = [FieldViolation(name, _UNKNOWN) for name in unknown]

@@ -45,7 +45,7 @@ class CommentHandlers(Repository):
         failures=(UnknownAuthor(),),
     )  # fmt: skip
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        """Add a comment. Its author is the signed-in caller or, without a sign-in, the author in the request."""
+        """Add a comment by the signed-in caller or, if nobody is signed in, by the author named in the request."""
         task_id, now, body = call.id, self.clock(), call.input.body
         author_id = call.actor.id if call.actor else call.input.author_id
         comment = CommentOutput(

@@ -21,7 +21,7 @@ class UserInput(Input):
 
 
 class RegistrationInput(UserInput):
-    """An employee's own registration."""
+    """A new employee's registration."""
 
     invite: ShortText | None = Field(
         default=None, repr=False, description="The token of an invitation, which decides the role"

@@ -12,7 +12,7 @@ _TIMEOUT_SECONDS = 15.0
 
 
 def require_run() -> Run:
-    """Return the running shop that `find_run` finds. Raise FailedPrecondition if there is none."""
+    """Return the running shop. Raise FailedPrecondition if `find_run` finds none."""
     run = find_run()
     if run is None:
         message = "no shop runs here: start it with `shop up`, or change to the folder that it was started with"

@@ -57,7 +57,7 @@ def main() -> int:
     """Run until the time limit or a signal. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # each Source (a Locust user) starts at most one session per second
+    sources = math.ceil(settings.rate)  # each Source starts at most one session per second (times the shape's factor)
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)

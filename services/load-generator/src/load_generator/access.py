@@ -9,7 +9,7 @@ WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
-    """Wrap the application. Requests for other hosts get status 421, and requests from other origins get 403.
+    """Wrap the application. Requests for unknown hosts get status 421, and requests from other origins get 403.
 
     Check GET requests too, because a GET request to `/stop` ends the run. But let pages from other origins link to `/`.
     """

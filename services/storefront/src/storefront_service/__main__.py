@@ -101,7 +101,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # they would trust the Host header, and use http:// behind a TLS proxy
+    routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http:// behind a TLS proxy
     # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.
     shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
     return with_headers(shop, PAGE_HEADERS)

@@ -123,7 +123,7 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the order's state is final. A final state can change only if the customer orders the same cart again."""
+        """Whether the order's state is final. A final state changes only if the customer orders the same cart again."""
         return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 

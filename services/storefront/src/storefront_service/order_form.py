@@ -68,7 +68,7 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
 
 
 def _problem(name: str, value: str) -> str | None:
-    """Return what is wrong with a field's value, or None if the value is valid."""
+    """Return the error message for a field's value, or None if the value is valid."""
     if not value:
         return _FIELDS[name].missing
     if len(value) > _MAX_TEXT:

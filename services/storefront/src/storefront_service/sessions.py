@@ -72,7 +72,7 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the cookie's session, or one that has not begun if the cookie is missing, invalid or expired.
+        """Return the cookie's session, or a new one that has not begun if the cookie is missing, invalid or expired.
 
         If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
         """

@@ -92,7 +92,7 @@ async def settle_order(
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Close an order that can't complete by itself. Payment and shipping records must not contradict the outcome."""
+    """Close an order that can't complete on its own. Payment and shipping records must not contradict the outcome."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:

@@ -59,7 +59,7 @@ def logs(
 ) -> None:
     """Print the last lines of a service's log. `--json` prints the lines unchanged."""
     path = Path(control_room_client.require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # don't always call `find`: it rejects stores, which have logs too
+    if not path.exists():  # stores such as Valkey have logs too, but `find` rejects their names
         find(discover(), service)
     command = ["tail", "-n", "+1" if trace else str(lines), *(["-F"] if follow else []), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as tail:  # noqa: S603

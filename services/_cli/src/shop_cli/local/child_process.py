@@ -152,7 +152,7 @@ class ChildProcess:
             return await self.wait()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
-        """Wait until ready, and return how many seconds that took. Raise ProcessDied, or NotServing on timeout."""
+        """Wait until the process is ready; return the seconds it took. Raise ProcessDied, or NotServing on timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:

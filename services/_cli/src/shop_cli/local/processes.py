@@ -113,7 +113,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the same channel options as clients: a process that they can't reach, say because of a proxy, isn't ready.
+        # Use the clients' channel options: if, say, a proxy keeps clients from reaching the process, it isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())

@@ -11,7 +11,7 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """An order's confirmation e-mail. `state` is a `MailState` without its prefix. `message` is None once it is SENT."""
+    """An order's confirmation e-mail. `state` is a `MailState` without its prefix. `message` is None once sent."""
 
     state: str
     message: EmailMessage | None

@@ -47,7 +47,7 @@ _MAX_COOKIE = 3500  # browsers drop cookies larger than 4096 bytes
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the checkout form is shown again.
+    """The reason for showing the checkout form again.
 
     Attributes:
         order_id: the id of the declined order; empty if no order was created.

@@ -44,7 +44,7 @@ class StaticFiles:
             "etag": f'"{file.version}"',
             "vary": "accept-encoding",
         }
-        if file.version in request.headers.get("if-none-match", ""):  # `in`: compressing proxies may add a suffix
+        if file.version in request.headers.get("if-none-match", ""):  # compressing proxies may add a suffix to ETags
             return Response(status_code=304, headers=headers)
         if accepts_gzip(request.headers):
             headers["content-encoding"] = "gzip"
