@@ -16,7 +16,7 @@ from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 # A client whose failures reach the limit must wait. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# Once failed logins to an account from all networks reach this multiple of the limit, unknown devices must wait.
+# Once failed logins to an account, across all networks, reach this multiple of the limit, unknown devices must wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -54,8 +54,8 @@ class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
     Failures on a known device count only for that device, and failures elsewhere never delay that device. Honest users
-    may share an attacker's network, so after too many failures from a network, a user there must wait only if a login
-    to their own account has failed too. Replicas share the counts, but each limits concurrent attempts on its own.
+    may share an attacker's network, so after too many failures from a network, users there must wait only if a login
+    to their own account has also failed. Replicas share the counts, but each limits concurrent attempts on its own.
     """
 
     counts: FailureCounts

@@ -1,6 +1,6 @@
 """Adds account states, API tokens, single-use links, sign-ins, devices, failure counts and stored responses.
 
-Replicas of the previous release may still insert rows, so every added column is nullable or has a default.
+Replicas of the previous release may still insert rows, so columns added to old tables are nullable or have a default.
 """
 
 import sqlalchemy as sa

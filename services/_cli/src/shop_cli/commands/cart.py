@@ -73,7 +73,7 @@ async def _print_cart(
         for item in items:
             line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
             if product := products.get(item.product_id):
-                # Like checkout, convert and round line costs rather than unit prices, so that they add up to the total.
+                # Like checkout, convert and round line costs, not unit prices, so that the lines add up to the total.
                 price = money_from_wire(product.price_usd)
                 costs.append(await _convert(client, price * item.quantity, currency))
                 line = [product.id, product.name, str(item.quantity), format_plainly(price), format_plainly(costs[-1])]

@@ -25,7 +25,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# How often services export telemetry. A trace may be incomplete until this long after its last span.
+# How often services export telemetry. A trace may stay incomplete for this long after its last span ends.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]

@@ -112,7 +112,7 @@ class CheckoutPages(Pages):
     async def _renew_session(self, session: Session, key: str) -> None:
         """Move the cart to a new id, so that an attacker who planted the earlier session cookie can't see the order.
 
-        Keep the id if an earlier order may include the cart: under a new id, checkout would sell the items again.
+        Keep the id if an earlier order may already include these items: under a new id, checkout would sell them again.
         """
         try:
             orders = await self.clients.orders.latest(session.user_id)
