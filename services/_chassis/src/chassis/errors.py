@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class DomainError(Exception):
-    """An error that is reported to callers. Its message must never contain a secret or the invalid value.
+    """An error that is reported to callers. Its message must never contain a secret or quote an invalid value.
 
     Callers branch on `reason`, which is derived from the class name by default: `class ProductNotFound(NotFound)`
     reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
@@ -30,7 +30,7 @@ class DomainError(Exception):
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
-        self.metadata = dict(metadata or {})  # copy the mapping, because error handlers may add entries
+        self.metadata = dict(metadata or {})  # copy the mapping, because error handlers may add to it
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -85,7 +85,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The service's settings don't allow this caller to call the method. Our clients report this as Unavailable."""
+    """The service's settings don't allow this caller to call the method. Our clients raise Unavailable instead."""
 
 
 class Unavailable(DomainError):
@@ -93,11 +93,11 @@ class Unavailable(DomainError):
 
 
 class PeerBroken(Unavailable):
-    """A peer's response violates the contract; whether the operation took effect is unknown."""
+    """A peer's response violates the API contract. The operation may or may not have taken effect."""
 
 
 class DeadlineExceeded(DomainError):
-    """The deadline passed before a response arrived; whether the operation took effect is unknown."""
+    """The deadline passed before a response arrived. The operation may or may not have taken effect."""
 
 
 class Unimplemented(DomainError):
@@ -105,7 +105,7 @@ class Unimplemented(DomainError):
 
 
 class Internal(DomainError):
-    """The peer failed unexpectedly; whether the operation took effect is unknown."""
+    """The peer failed unexpectedly. The operation may or may not have taken effect."""
 
 
 REFUSALS: tuple[type[DomainError], ...] = (

@@ -1,9 +1,9 @@
 """Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or burn CPU.
 
-Tests set `FAILPOINTS="checkout.charge.after=kill"`, for example. `=error*2` fails only twice, and `=stall:1.5` waits
-1.5 seconds. Every service method also has two failpoints, one before its handler, such as `shop.AdService/GetAds`, and
-one after the handler has succeeded: `shop.AdService/GetAds.after`. With LAB=1, `shop.internal.Failpoints` enables
-failpoints at run time; its .proto file lists all actions.
+Tests set `FAILPOINTS="checkout.charge.after=kill"`, for example. `=error*2` fails only the first two calls, and
+`=stall:1.5` waits 1.5 seconds. Every service method also has two failpoints, one before its handler, such as
+`shop.AdService/GetAds`, and one after the handler has succeeded: `shop.AdService/GetAds.after`. With LAB=1, clients can
+enable failpoints at run time through `shop.internal.Failpoints`, whose .proto file lists all actions.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ _ENTRY = re.compile(
 
 
 class FailpointReached(Exception):
-    """Raised by an `error` failpoint. Servers treat it as a bug, because it isn't a DomainError."""
+    """Raised by an `error` failpoint without a code. Servers treat it as a bug, because it isn't a DomainError."""
 
 
 class Failpoint:
-    """A failpoint. A malformed specification raises ValueError. Setting `ended` releases all calls waiting at it."""
+    """A failpoint. Raises ValueError if the specification is malformed. Setting `ended` releases all waiting calls."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -68,14 +68,14 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # logged without a traceback, so logs don't reveal the failpoint
+            case _ if self._argument:  # a DomainError is logged without a traceback, so it looks like a real failure
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in FAILPOINTS. The constructor raises ValueError for a malformed list."""
+    """The enabled failpoints: at first, those listed in FAILPOINTS. A malformed list raises ValueError."""
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
@@ -85,12 +85,12 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:
-        for failpoint in tuple(self.enabled.values()):  # copy them, because other tasks may add or end some
+        for failpoint in tuple(self.enabled.values()):  # copy them: other tasks may add or end failpoints
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any that has this identifier. Raise ValueError if invalid."""
+        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

@@ -65,7 +65,7 @@ def secret_url(*schemes: str) -> Parse:
     def parse(text: str) -> SecretStr:
         try:
             url = urlsplit(text)
-            # An unescaped /, ? or # in a password ends the host part early, so the @ ends up in a later part.
+            # An unescaped /, ? or # in a password ends the host part early, so the @ ends up in one of the other parts.
             has_host = url.hostname and "@" not in f"{url.path}{url.query}{url.fragment}"
             valid = url.scheme in schemes and bool(has_host or url.scheme == "unix") and url.port != 0
         except ValueError:  # don't report this error's message, which may quote part of the password
@@ -89,7 +89,7 @@ class Settings:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
     ssl_cert_file: FilePath | None = None  # only checked here: TLS libraries read the variable themselves
-    # Who balances calls across pods and retries failed calls: our own clients or a service mesh.
+    # Whether our own clients or a service mesh balance calls across pods and retry failed calls.
     balancing: Balancing = "clients"
     # The folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and as a client. If unset, TLS is off.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
@@ -148,7 +148,7 @@ def _load_fields(
         variable, hint = setting.name.upper(), hints[setting.name]
         text = environment.get(variable, "")
         try:
-            # Secrets created from files may end with a line break. Strip it, unless it is part of an HMAC key.
+            # Strip the line break that a secret created from a file may end with, but never change an HMAC key.
             if text := text if hint == HmacKeySetting else text.strip():  # an empty variable counts as unset
                 values[setting.name] = _parse(text, hint)
             elif setting.default is MISSING and setting.default_factory is MISSING:

@@ -53,7 +53,7 @@ class Cart:
     """A user's cart, with its lines sorted by product id.
 
     The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation from that order's request.
+    a new etag. If an order emptied the cart, `ordered_etag` is the ordered cart's etag or generation.
     """
 
     user_id: str
@@ -143,8 +143,8 @@ def generation_of(etag: str) -> str:
 class Contents:
     """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
 
-    If there is no cart, `etag` is empty. After an order has emptied the cart, `etag` is the cart's etag or generation
-    from that order's request.
+    If there is no cart, `etag` is empty. After an order has emptied the cart, `etag` is the ordered cart's etag or
+    generation.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)

@@ -34,8 +34,8 @@ class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.Order
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
 
-        If an order emptied the cart, the metadata also contains `ordered-etag`, the etag or generation from that
-        order's request, and `cart-generation` is the generation that was ordered.
+        If an order emptied the cart, `cart-generation` is the ordered cart's, and the metadata also contains
+        `ordered-etag`: the etag or generation that checkout sent when it removed the ordered items.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}

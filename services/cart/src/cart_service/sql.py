@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the SQL is built only from constants
 """Stores carts in PostgreSQL, which all replicas share, or in a SQLite file. Carts survive restarts of the service.
 
-A change reads the cart, and writes it back unless another change got there first; in that case, it starts over.
+Each change reads the cart and writes it back. If another change was written in between, it starts over.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# Every addition generates a new etag, so only this transaction or an earlier attempt at it can have stored this etag.
+# Record the key only if this addition, or an earlier attempt at it, has stored its unique etag in the cart.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows. It rechecks the condition, to keep rows that have since changed."""
+    """Return SQL that deletes a batch of rows. It checks the condition twice, to keep rows that have since changed."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 

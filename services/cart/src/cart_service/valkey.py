@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ETAG = ""
 """The hash field that holds a cart's etag. The other fields are product ids, which are never empty.
 
-If an order emptied the cart, this is the only field, and holds the etag or generation from that order's request.
+If an order emptied the cart, this is the only field. It then holds the ordered cart's etag or generation.
 """
 
 _MAX_CONNECTIONS = 64
@@ -64,7 +64,7 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a URL. The store connects on first use. Raise OSError if the URL has an invalid option."""
-    # Never retry: an addition may take effect even if its response is lost. Callers with idempotency keys may retry.
+    # Never retry: an addition may take effect even if its response is lost. Callers that send a key may retry.
     never = Retry(NoBackoff(), 0)
     try:
         pool = ValkeyPool.from_url(

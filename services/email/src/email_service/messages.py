@@ -9,8 +9,8 @@ NO_RESPONSE = "NO_RESPONSE"
 """The reason stored with every message that is IN_DOUBT."""
 
 RETENTION_DAYS = 90
-"""How long a message is kept after its last change. By default, checkout keeps orders for just as long, so a repeated
-request never sends a second message."""
+"""How long a message is kept after its last change. By default, checkout keeps orders for just as long, so whenever
+checkout repeats a request, the first message is still stored and no second one is sent."""
 
 
 class SpoolUnavailable(Unavailable):

@@ -35,8 +35,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, the runner tries one message at a time, at increasing intervals, and leaves
-    the rest in the spool. If the relay defers a single message, only that message waits.
+    When the relay is down, the runner retries one message at a time, with increasing backoff, and leaves the rest in
+    the spool. If the relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:
@@ -116,7 +116,7 @@ class QueueRunner:
             self._relay_retry_at = now + retry_seconds(self._relay_failures)
 
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
-        """Store an outcome, retrying until the spool is available: only this process knows the outcome.
+        """Store an outcome, retrying until the spool is available, because it is not stored anywhere else.
 
         Until the outcome is stored, the message does not count toward MAX_CONCURRENT.
         """

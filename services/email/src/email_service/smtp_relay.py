@@ -182,8 +182,8 @@ def _refusal(code: int) -> Attempt:
 def parse_relay(url: str) -> Relay:
     """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, without the URL's text, if it is malformed.
 
-    The user may be an e-mail address, because the host begins after the last @. Any % and any colon in the user must be
-    percent-encoded. The default port is 465 for smtps, 587 with a user and 25 otherwise.
+    The user may be an e-mail address, because the host begins after the last @. Percent-encode any % and, in the user,
+    any colon. The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)
     if not parts:

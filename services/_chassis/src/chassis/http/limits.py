@@ -101,8 +101,8 @@ class _Request:
 class Connections:
     """The open connections. At the limit, a new connection replaces one that is idle or still sending its request.
 
-    The replaced connection is the least recently active one of these in the network with the most connections. If none
-    can be replaced, the new connection is closed.
+    Among those, it replaces the least recently active connection in the network with the most connections. If there is
+    none to replace, the new connection is closed.
     """
 
     _limit: int

@@ -29,7 +29,7 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Must exceed load balancers' idle timeouts, or they might send requests on connections that we are closing.
+# Must exceed load balancers' idle timeouts: otherwise, they might send requests on connections that we are closing.
 _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60  # how long a client may pause while reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
@@ -55,7 +55,7 @@ class HttpServiceSettings(ServerSettings):
     # Whether all clients use HTTPS. If so, cookies are sent over HTTPS only, and HSTS forbids plain HTTP.
     secure_cookie: bool = False
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Whether to continue the trace and baggage from request headers. Safe only if a gateway strips clients' headers.
+    # Whether to continue the trace and baggage from request headers. Safe only if a gateway removes clients' own.
     trust_traces: bool = False
     # The names that a request's Host header may contain. An empty set allows any name.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()

@@ -78,7 +78,7 @@ class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
     Errors are logged with their tracebacks. If the response isn't complete, they are also re-raised, so that the
-    server sends status 500 or, after the response has begun, closes the connection. With `trusts`, a request continues
+    server sends status 500 or, after the response has begun, closes the connection. If `trusts`, a request continues
     the client's trace and baggage. Otherwise, it starts a new trace that links to the client's.
     """
 
@@ -187,7 +187,7 @@ class _Exchange:
             if headers.get("content-type", "").startswith("text/event-stream"):
                 self.event_stream_started = time.perf_counter()
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # check now, because the server silently drops messages to a disconnected client
+        if is_last:  # sending wouldn't fail: the server silently drops messages to a disconnected client
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last

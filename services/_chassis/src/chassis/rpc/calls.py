@@ -14,7 +14,7 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 
 def metadata_of(context: ServicerContext) -> dict[str, str]:
-    """Return the first value of each metadata name. Call this only once per call, because it converts all metadata."""
+    """Return the first value of each metadata name. Use this only once per call, because it converts all metadata."""
     return {name: str(value) for name, value in [*(context.invocation_metadata() or ())][::-1]}
 
 

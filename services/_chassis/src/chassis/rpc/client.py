@@ -75,7 +75,7 @@ def channel(
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
-        server_name: the server's name in its certificate, if it differs from the target's host (port forwarding).
+        server_name: the server's name in its certificate, if it isn't the target's host (as with port forwarding).
         balancing: "mesh" opens one connection to the mesh's proxy, which retries calls. Health isn't checked, because
             the proxy would send the check to a single pod, and when that pod stops, calls to all pods would fail.
     """
@@ -188,7 +188,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers)  # saves time: gRPC checks and converts other types
+            metadata = Metadata(*self._metadata, *headers)  # saves time: gRPC would check and convert other types
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:

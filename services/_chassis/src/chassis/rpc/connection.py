@@ -42,8 +42,8 @@ def open_channel(target: str, identity: Identity | None, options: Options = ()) 
 class Connection:
     """A replacement for grpc.aio.Channel that supports plaintext, and mutual TLS with certificate rotation.
 
-    `wrap` is called with each stub method's name, and returns the object to use in its place. The connection points the
-    object's `raw` attribute at the real method of the current channel.
+    `wrap` is called with the name of each of a stub's methods, and returns the object that replaces the method. The
+    connection sets the object's `raw` attribute to the current channel's real method.
     """
 
     def __init__(

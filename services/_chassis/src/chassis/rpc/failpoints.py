@@ -1,4 +1,4 @@
-"""`shop.internal.Failpoints`, served with LAB=1: enables failpoints in the running process."""
+"""Implements shop.internal.Failpoints, which enables failpoints in the running process. Served only with LAB=1."""
 
 import asyncio
 from dataclasses import dataclass

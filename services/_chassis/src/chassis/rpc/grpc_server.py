@@ -1,5 +1,5 @@
 """A grpc.aio server in which a malformed call can't break other calls."""
-# ruff: noqa: SLF001 - grpc.aio has no public way to do this; uv.lock pins its version
+# ruff: noqa: SLF001 - grpc.aio has no public API for this; uv.lock pins grpcio's version
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ class Server(_server.Server):
 class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
     """Accepts each method's calls in a separate loop.
 
-    grpc.aio itself accepts all calls in a single loop. A method name that isn't UTF-8 makes this loop fail, which ends
+    grpc.aio itself accepts all calls in a single loop. A method name that isn't UTF-8 makes that loop fail, which ends
     the server. After accepting a call, that loop also starts waiting for every registered method again, which is slow.
     """
 

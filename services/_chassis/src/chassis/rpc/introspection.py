@@ -110,5 +110,5 @@ class Introspection:
             async for response in serve(received(context), context):
                 await context.write(response.SerializeToString())
 
-        # `serving.WrappingRegistrar` explains why this is a stream without serializers.
+        # A stream without serializers: otherwise, grpc.aio would mishandle malformed and missing requests.
         return grpc.stream_stream_rpc_method_handler(respond)

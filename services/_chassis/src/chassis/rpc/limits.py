@@ -9,12 +9,12 @@ from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, gRPC counts finished streams until their memory is freed, so it may refuse clients below their limit.
+    # By default, gRPC counts finished streams until their memory is freed, so it may refuse calls below the limit.
     ("grpc.http.overload_protection", 0),
-    # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize it.
+    # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize the buffer.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Limit how many calls can wait for Python to accept them: each takes up memory. gRPC cancels the rest.
+    # Limit how many calls can wait for Python to accept them, because each takes up memory. gRPC cancels the rest.
     ("grpc.server.max_pending_requests", 800),
     ("grpc.server.max_pending_requests_hard_limit", 800),
     ("grpc.server_handshake_timeout_ms", 10_000),

@@ -19,7 +19,7 @@ from chassis.telemetry.instruments import Telemetry
 
 # Suppress the traceback that gRPC logs whenever a client disconnects before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# If metadata isn't valid UTF-8, gRPC logs that twice per call. Suppress these log records.
+# Suppress gRPC's log records about metadata that isn't valid UTF-8: a single call would cause two.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record.msg).startswith("Invalid encoding"))
 
 # Kubernetes restarts a pod that isn't live. An unready pod must stay live, because a restart wouldn't repair its store.
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 class Listener:
     """A gRPC server with its own port and limits.
 
-    Given another listener's `health`, it serves only health checks, in plaintext, as Kubernetes can't use mutual TLS.
+    With another listener's `health`, serves only health checks, in plaintext, because Kubernetes can't use mutual TLS.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Listener:
         self.health = health or Health()
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0 picks a free one) and return it. If the port is in use, raise OSError naming `setting`."""
+        """Serve on a port (0 picks a free one) and return its number. If it can't, raise OSError naming `setting`."""
         # Don't wrap health and reflection, or probes would count toward the limit and clutter the telemetry.
         services, address = self.registrar.methods, f"{self._host}:{port}"
         methods = {**services, SERVICE_NAME: self._introspection.health(self.health)}

@@ -46,9 +46,9 @@ class _Connection:
 class Peers:
     """A port's connections. Each holds memory: data received since its last request, and calls waiting for the client.
 
-    If they hold too much in total, `check` closes those that hold the most, in the network that holds the most. If
-    there are too many connections, it closes some in the network with the most: first those that have never sent a
-    request, then those that have been silent the longest.
+    If all connections hold too much in total, `check` closes the largest holders, starting in the network that holds
+    the most. If there are too many connections, `check` starts in the network with the most, and closes first those
+    that have never sent a request, then those that have been silent the longest.
     """
 
     def __init__(self, limit: int, refusals: Refusals) -> None:
@@ -78,7 +78,7 @@ class Peers:
         return received
 
     def hold(self, peer: str, message: bytes, reason: str) -> bytes:
-        """Count a message as held by the current call until its task ends or calls `wait` again. Return the message."""
+        """Count a message toward its peer's memory until the current task ends or calls `wait`. Return the message."""
         self._calls[asyncio.current_task()] = peer, len(message) + _CALL_BYTES, reason, time.monotonic()
         if len(self._calls) >= self._next_check:
             with suppress(OSError):  # if no file descriptors are left, skip the check

@@ -60,7 +60,7 @@ class Service:
         self.health_port: int | None = None
         self.channels = AsyncExitStack()
         self.readiness_checks: list[ReadinessCheck] = []
-        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # at first, a single failure makes the service unready
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # initially, a single failure makes the service unready
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve `servicer` on the public port. `register` is the servicer's generated `add_..._to_server` function."""

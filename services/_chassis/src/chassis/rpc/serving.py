@@ -1,4 +1,4 @@
-"""Wraps each servicer method once, at registration, because grpc.aio's interceptors cost five times as much.
+"""Wraps each servicer method once, at registration, because grpc.aio's interceptors take five times as long.
 
 The wrapper traces a call, sheds it if the service is overloaded, sets its deadline, decodes the request, checks it for
 control characters, runs the handler, and maps errors to statuses.
@@ -52,7 +52,7 @@ class MalformedMessage(InvalidArgument):
 
 @dataclass
 class WrappingRegistrar:
-    """Takes the server's place in generated `add_..._to_server` functions, to wrap and collect their methods.
+    """Stands in for a server in generated `add_..._to_server` functions. Wraps and collects the methods they add.
 
     Attributes:
         callers: which callers may call which methods; None lets everyone call every method.
@@ -79,7 +79,7 @@ class WrappingRegistrar:
             if self.callers is not None:
                 serve = for_callers(path, self.callers, serve, self.telemetry)
             # Let `serve` decode requests: with deserializers, gRPC would answer a malformed request with INTERNAL.
-            # Use a stream, because grpc.aio never ends a unary call if its client half-closes it without a message.
+            # Use a stream, because grpc.aio never ends a unary call if the client ends its side without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
 
 

@@ -3,7 +3,7 @@
 - `:name` is a parameter.
 - `NOW` is the current time. PostgreSQL's time functions also work in SQLite, because `sqlite.add_functions` adds them.
 - To pass a list, use `listed`, which encodes it as one parameter; `json_each(:items)` returns one row per element.
-- `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
+- `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions never overlap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +36,8 @@ def is_rejected(error: BaseException) -> bool:
 class Database(Protocol):
     """Runs statements. When a method fails, it raises the `unavailable` error passed to `opening.open_database`.
 
-    If `is_rejected(error)`, a failed write changed nothing; otherwise, its outcome is unknown. Statements must be
-    idempotent, because they are retried after a connection is lost.
+    If `is_rejected(error)` is true, the failed write changed nothing; otherwise, its outcome is unknown. Statements
+    must be idempotent, because they are retried after a connection is lost.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:

@@ -28,7 +28,7 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
     """Create an engine that connects on first use. Its errors never contain parameter values.
 
     A SQLite transaction takes the write lock when it begins: if it took the lock later, it could fail instead of
-    waiting. To read without the lock, use `engine.execution_options(isolation_level="AUTOCOMMIT")`.
+    waiting for the lock. To read without it, use `engine.execution_options(isolation_level="AUTOCOMMIT")`.
     """
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     options: dict[str, Any] = {

@@ -27,7 +27,7 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches, in order of arrival. While the disk is fast, a single item runs on the event loop.
+    """Runs work in batches, in order of arrival. While the disk is fast, a batch of one runs on the event loop.
 
     If `commit` raises an error, each item in the batch is retried alone, unless the batch was waiting for a lock.
     """
@@ -52,7 +52,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._pending.append((work, result))
         if self._idle.is_set():
             self._idle.clear()
-            # Commit in the loop's next iteration, so that the batch includes whatever other tasks add before then.
+            # Commit in the loop's next iteration, so that the batch includes the work that other tasks add before then.
             loop.call_soon(self._commit_pending, loop)
         return await result
 

@@ -23,7 +23,7 @@ class Table:
     """A table with one row for each idempotency key. It must have the columns `state` and `recorded_at`.
 
     Attributes:
-        key, recorded_id: the names of the columns that hold an entry's key and id.
+        key, recorded_id: the names of the columns that hold an entry's key, and its transaction or tracking id.
         columns: the columns to read, in addition to RECORDED_SECONDS.
         listed: the `state` of the entries that appear in lists.
     """
@@ -51,7 +51,7 @@ class KeyedStore(Generic[EntryT]):
             WHERE state = '{table.listed}' AND (recorded_at, {key}) > (to_timestamp(:at), :key)
             ORDER BY recorded_at, {key} LIMIT :limit
         """
-        # The range condition uses an index. In any collation, the range includes all keys that begin with the id and a
+        # The range (>= and <) uses an index. In any collation, it includes all keys that begin with the order id and a
         # colon. `substr` then excludes the range's other keys. CASE hides the state condition from the planner: without
         # statistics, PostgreSQL would expect few rows to match `state = …`, and would scan the whole table.
         self._list_of_orders = f"""

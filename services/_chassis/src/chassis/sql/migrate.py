@@ -1,6 +1,6 @@
 """Schema migrations. A migrations folder has `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-`python -m chassis.sql.migrate` reads a JSON object from standard input that maps database URLs to migrations folders.
+`python -m chassis.sql.migrate` migrates the databases in a JSON object {URL: migrations folder} on standard input.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Runs statements on PostgreSQL. They are retried for a few seconds, so the server may restart at any time."""
+"""Runs statements on PostgreSQL, retrying them for a few seconds, so that they survive a restart of the server."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Before the first statement, detect a pooler, which reports a different process id than the server itself."""
+        """Run before the first statement. Detect a pooler: the process id that it reports isn't the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -150,7 +150,7 @@ async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[l
     if connection.is_pooled is None:
         await connection.set_up()
     if connection.is_pooled:
-        # Don't use a pipeline: PgBouncer would reserve the session until this connection's next statement.
+        # Don't use a pipeline: PgBouncer would reserve a server session until this connection's next statement.
         await connection.execute(_BEGIN_POOLED)
         results = [await _rows(await send(connection, *statement)) for statement in batch]
         await connection.execute("COMMIT")

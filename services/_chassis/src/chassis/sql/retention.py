@@ -1,4 +1,4 @@
-"""Deletes a store's old rows. Its one-row `retention` table records the time up to which rows were deleted."""
+"""Deletes a store's old rows. The store's one-row `retention` table records the time up to which they were deleted."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _READ_CLOCK = f"""
 
 @dataclass
 class Deletions:
-    """Deletes a store's old rows, and records how far it has got and when the clock last jumped. Times are Unix times.
+    """Deletes a store's old rows. Records clock jumps and the time up to which rows were deleted. Times are Unix times.
 
     Attributes:
         name: the name for these rows in logs.
@@ -63,8 +63,8 @@ class Deletions:
         if now is None:
             log.warning("nothing is deleted, because the clock has jumped", rows=self.name)
             return
-        # Delete small batches, so that other writes aren't delayed. Use the same time for all of them, because the
-        # clock may jump at any moment.
+        # Delete small batches, so that other writes aren't delayed. Use the same cutoff for all of them,
+        # because the clock may jump at any moment.
         while deleted := await self.delete_old(now - days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -79,7 +79,7 @@ class Deletions:
         old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
         if not old:
             return []
-        # Record the deletion first. Otherwise, a repeated request whose row is gone could be executed again.
+        # Record the deletion first, so that services can refuse repeated requests whose rows may be gone.
         await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
         values = {"older_than": older_than, "items": listed({self.key: row[self.key]} for row in old)}
         deleted, *_ = await self.database.write(*((text, values) for text in self.delete))

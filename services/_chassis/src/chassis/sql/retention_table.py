@@ -14,7 +14,7 @@ def create(records: str, recorded_at: sa.ColumnClause[Any]) -> None:
     Earlier releases may have deleted rows, so an existing store is known to be complete only from its oldest row on.
     Its newest row's time serves as the last known clock time.
     """
-    # Alembic stores the revision after the last migration, so a new store has none yet.
+    # Alembic stores the revision after the last migration, so a new store has no revision yet.
     is_new = op.get_context().get_current_revision() is None
     times = sa.select(sa.func.min(recorded_at), sa.func.max(recorded_at)).select_from(sa.table(records))
     oldest, newest = map(_seconds, op.get_bind().execute(times).one())

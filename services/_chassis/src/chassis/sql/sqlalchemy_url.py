@@ -1,4 +1,4 @@
-"""Builds PostgreSQL URLs for SQLAlchemy. Separate from `engine`, which needs greenlet, because most images lack it."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Not part of `engine`, which needs greenlet: most images lack greenlet."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL

@@ -110,7 +110,7 @@ class SqliteDatabase(Database):
         return results
 
     def _checkpoint(self) -> None:
-        """Copy the WAL into the database file. By default, SQLite does this during commits, which delays them."""
+        """Copy the WAL into the database file. By default, SQLite does this during commits, which would delay them."""
         with suppress(sqlite3.DatabaseError):  # if the disk is full or the file damaged, commits will report it
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -155,7 +155,7 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
-    """Return the cause to report with `unavailable`: `error`, or StatementRejected if the file is usable."""
+    """Return the error if the file is unusable; otherwise, log and return a StatementRejected."""
     if primary_code(error) in AWAY:
         return error
     name = getattr(error, "sqlite_errorname", type(error).__name__)

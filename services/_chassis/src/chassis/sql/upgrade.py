@@ -14,7 +14,7 @@ from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # SQLSTATEs for insufficient privilege and a read-only transaction
-_ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII. Advisory locks are per database, so all services use the same number.
+_ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII. Advisory locks are per database, so all services can share this number.
 
 
 def upgrade(url: str, migrations: Path) -> None:
@@ -41,7 +41,7 @@ def _migration_engine(url: str) -> Engine:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
     # Wait up to a minute, because another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # By default, a transaction begins at the first write, so two processes could both run a pending migration.
+    # By default, a transaction begins only at the first write, so two processes could both run a pending migration.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target

@@ -24,7 +24,7 @@ _QUEUE_FULL = "Queue full, dropping %s."
 
 
 class SdkLogs(logging.Filter):
-    """Reads the SDK's log records about lost telemetry. Suppresses the records, because they may quote responses."""
+    """Reads the SDK's log records about lost telemetry. Suppresses them, because they may quote responses."""
 
     last_failure = "unknown"
     """The status of the last failed export, such as `UNAVAILABLE` or `HTTP 503`, or its exception type."""
@@ -65,7 +65,7 @@ class SdkLogs(logging.Filter):
 class CountedExporter:
     """Wraps a signal's exporter, counts items that don't reach the collector, and logs the count once a minute at most.
 
-    With `certificates`, recreates the exporter when they change, because OpenTelemetry reads them only once.
+    With `certificates`, recreates the exporter when they change, because OpenTelemetry's exporters read them only once.
     """
 
     def __init__(

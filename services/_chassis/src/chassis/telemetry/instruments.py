@@ -27,7 +27,7 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
-    # Whether the sampler follows the parent span's decision. If so, no spans are started in unsampled traces.
+    # Whether the sampler follows the parent span's sampling decision. If so, no spans are started in unsampled traces.
     follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None

@@ -35,7 +35,7 @@ class Series:
 
     counts: list[int]
     exemplars: dict[int, tuple[float, int, SpanContext]] = field(default_factory=dict)
-    """Maps a bucket's index to its latest value in a sampled span, the time (nanoseconds since 1970), and the span."""
+    """Maps a bucket's index to its exemplar: a value, the time in nanoseconds since 1970, and the sampled span."""
     total: float = 0.0
     minimum: float = float("inf")
     maximum: float = 0.0

@@ -57,7 +57,7 @@ class Propagation:
         return self._propagator.extract(known, Context())
 
     def pass_on(self, headers: Sequence[tuple[str, object]]) -> bool:
-        """If the headers are just an unsampled W3C traceparent, set `unsampled_traceparent` and return True."""
+        """If the only header is an unsampled traceparent, store it in `unsampled_traceparent` and return True."""
         if not self._is_w3c or len(headers) != 1 or headers[0][0] != TRACEPARENT:
             return False
         traceparent = str(headers[0][1])
@@ -70,7 +70,7 @@ class Propagation:
         """Return the headers that propagate a context (default: the current context)."""
         headers: dict[str, str] = {}
         self._propagator.inject(headers, context)
-        # gRPC rejects capital letters in header names, but b3multi uses them.
+        # gRPC rejects capital letters in header names, but the b3multi propagator uses them.
         return {name.lower(): value for name, value in headers.items()}
 
 

@@ -98,7 +98,7 @@ def load_exporters(protocol: str) -> list[Callable[[], Any]]:
 def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
     """Export the remaining telemetry of all signals concurrently, within three seconds.
 
-    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` maps each provider's
+    If the collector hangs, the SDK by itself waits up to 30 s for each signal in turn. `exporters` maps each provider's
     shutdown function to its exporter.
     """
     deadline = time.monotonic() + _SHUTDOWN_SECONDS

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 Callers: TypeAlias = Mapping[str, AbstractSet[str]]
-"""The methods that each caller may call. A caller is the SPIFFE ID or a DNS name in a client certificate."""
+"""Maps each caller (the SPIFFE ID or a DNS name in its client certificate) to the methods that it may call."""
 
 _SPIFFE_ID = r"spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)+"
-# Require a dot, because a short name such as `shop-cart` may exist in several namespaces.
+# Require a dot, because a short name such as `shop-cart` may exist in several Kubernetes namespaces.
 _DNS_NAME = r"[a-z0-9-]+(\.[a-z0-9-]+)+"
 _Caller: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SPIFFE_ID}|{_DNS_NAME})\Z")]
 _Method: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*/[A-Za-z0-9_]+\Z")]

@@ -23,7 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files don't replace it."""
+    """An identity loaded from a folder, such as a mounted cert-manager Secret. Ignores new files that are unusable."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -101,7 +101,7 @@ def _load(folder: Path) -> Identity:
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
-    """Connect both sides in memory, so that OpenSSL checks the certificate. Return the certificate's fields."""
+    """Perform a TLS handshake in memory, so that OpenSSL checks the certificate. Return the certificate's fields."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

@@ -13,7 +13,7 @@ SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060
 _LONG_NUMBER = re.compile(r"[0-9](?:[\W_]*+[0-9]){11,}")
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
-# Ignore UUIDs and trace ids, because their random digits may look like a card number. Nearly all contain a letter.
+# Ignore UUIDs and trace ids: their random digits may look like a card number. Nearly all have a letter, so require one.
 _UUID = re.compile(
     r"(?<![0-9a-z])((?=[0-9-]{0,35}[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
 )
@@ -76,8 +76,8 @@ def _has_card(number: str) -> bool:
 def _grouped_digits(number: str) -> Iterator[str]:
     """Yield digit strings that may be card numbers, formed from one group, one of _SHAPES, or equal groups.
 
-    A number in four-digit groups may start at any group, for example after a house number. In one- or two-digit groups,
-    it must start where the group size or separator changes, and use one separator throughout: otherwise, phone numbers
+    A number in four-digit groups may start at any group, for example after a house number. A number in smaller groups
+    must start where the group size or separator changes, and use one separator throughout: otherwise, phone numbers
     could match, and long lists of numbers would take too long to check. The last group may be shorter.
     """
     groups, gaps = _GROUP.findall(number), _GROUP.split(number)

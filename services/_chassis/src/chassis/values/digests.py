@@ -15,7 +15,7 @@ FINGERPRINT_LENGTH = 12
 def digest(*parts: object) -> bytes:
     """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests.
 
-    If all parts are empty, the digest is empty, too, and is left out of comparisons.
+    If all parts are empty, the digest is also empty, and comparisons ignore it.
     """
     if not any(parts):
         return b""

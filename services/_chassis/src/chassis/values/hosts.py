@@ -31,7 +31,7 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return the status and message to refuse a request with this `Host` header, or None if the host is allowed.
+    """Return the status and message for refusing a request with this `Host` header, or None if the host is allowed.
 
     This prevents DNS rebinding: an attacker's domain may resolve to our address, but `Host` still names that domain. An
     empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may lack the header.

@@ -18,7 +18,7 @@ _CONTROL_IN_FREE_TEXT = re.compile(rf"\r(?!\n)|[{CONTROL}]")
 
 def check_text(message: Message) -> None:
     """Raise InvalidArgument with the field's path if a string has a control character, or an unexpected card number."""
-    # `str` escapes ASCII control characters. Searching its result is five times as fast as visiting every field.
+    # `str` escapes ASCII control characters with \. Searching its result is five times as fast as visiting every field.
     text = str(message)
     lines = text.splitlines() if len(text) > _MAX_LENGTH else []
     is_large = len(lines) > _MAX_LINES or max(map(len, lines), default=0) > _MAX_LENGTH

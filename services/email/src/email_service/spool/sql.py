@@ -29,7 +29,7 @@ CLAIM_SECONDS = 75.0
 
 SENDING_SECONDS = 660.0
 """A message that is still SENDING after this long becomes IN_DOUBT: no process waits this long for the relay's
-response, so its process must have died."""
+response, so the sending process must have died."""
 
 _HORIZON_SECONDS = 7_200.0
 _MAX_CHANGES = 1_000
@@ -60,7 +60,7 @@ class Spool:
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
     async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
-        """Store messages with new ids in one transaction. Return the current states of all given messages, by id."""
+        """Store the messages whose ids are new, in one transaction. Return the states of all given messages, by id."""
         # Sort by id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
         added = await self._database.write(*((statements.ADD, vars(message)) for message in in_order))
@@ -95,7 +95,7 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), **values)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message to be sent after a delay. `deferred` tells whether the relay deferred it."""
+        """Requeue a claimed message to be sent after a delay. Set `deferred` if the relay deferred the message."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 

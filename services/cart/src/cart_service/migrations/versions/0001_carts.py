@@ -17,7 +17,7 @@ def upgrade() -> None:
         # A JSON object that maps product ids to quantities.
         sa.Column("quantities", sa.Text, nullable=False),
         sa.Column("anonymous", sa.Boolean, nullable=False),
-        # Seconds since 1970.
+        # When the cart expires, in seconds since 1970.
         sa.Column("ends_at", sa.Float, nullable=False),
         sqlite_with_rowid=False,
     )

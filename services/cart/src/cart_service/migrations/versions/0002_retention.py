@@ -9,5 +9,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    # The table doesn't record when a cart last changed, so there is nothing to copy.
+    # The `carts` table doesn't record when a cart last changed, so there is nothing to copy.
     retention_table.create("carts", sa.literal_column("CAST(NULL AS FLOAT)", sa.Double))
