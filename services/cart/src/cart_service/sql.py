@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the SQL is built only from constants
 """Stores carts in PostgreSQL, which all replicas share, or in a SQLite file. Carts survive restarts of the service.
 
-Each change reads the cart and writes it back. If another change was written in between, it starts over.
+Each change reads the cart and writes it back. If another change was written in between, the change starts over.
 """
 
 import asyncio

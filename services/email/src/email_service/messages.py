@@ -65,7 +65,7 @@ class ClaimedMessage:
 class MessageRecord:
     """A stored message. `accepted_at` and `changed_at` are Unix timestamps.
 
-    `closed` says who closed the unsent message and why; operators can ignore closed messages. It is empty otherwise.
+    `closed` says who closed an unsent message and why, or is empty. Operators can ignore closed messages.
     """
 
     message_id: str

@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label, message_id_of
 
-# Mail clients turn text such as `a.b` or `a@b` into links. To prevent this, add a space after each match.
+# Mail clients turn text like `a.b` or `a@b` into links. To prevent this, postal addresses get a space after each match.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 

@@ -85,7 +85,7 @@ class EmailService(email_pb2_grpc.EmailServiceServicer, pb2_grpc.ConfirmationsSe
             states = await self._spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # A single confirmation may be to blame. This error makes checkout send each one in a separate call.
+                # A single confirmation may be to blame. This error makes checkout send each confirmation separately.
                 raise FailedPrecondition("the spool rejected the batch", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         return {

@@ -161,7 +161,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
-        else:  # a response has begun, so it is too late for status 400
+        else:  # the response has begun, so it is too late to send status 400
             self.transport.close()
 
     def _update_timer(self) -> None:

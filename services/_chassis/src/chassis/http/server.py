@@ -55,7 +55,7 @@ class HttpServiceSettings(ServerSettings):
     # Whether all clients use HTTPS. If so, cookies are sent over HTTPS only, and HSTS forbids plain HTTP.
     secure_cookie: bool = False
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Whether to continue the trace and baggage from request headers. Safe only if a gateway removes clients' own.
+    # Whether to trust the trace and baggage in request headers. Safe only if a gateway strips clients' trace headers.
     trust_traces: bool = False
     # The names that a request's Host header may contain. An empty set allows any name.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()

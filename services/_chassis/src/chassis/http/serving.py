@@ -45,7 +45,7 @@ PAGE_HEADERS = {
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-"""Headers for HTML pages whose scripts, styles and images come from their own origin."""
+"""Headers for HTML pages that load scripts, styles and images only from their own origin."""
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
@@ -187,7 +187,7 @@ class _Exchange:
             if headers.get("content-type", "").startswith("text/event-stream"):
                 self.event_stream_started = time.perf_counter()
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # sending wouldn't fail: the server silently drops messages to a disconnected client
+        if is_last:  # check the client first: the server silently drops messages to a disconnected one
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last

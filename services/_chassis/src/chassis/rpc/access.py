@@ -33,7 +33,7 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
 
     async def serve(requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before reading its request, so that a denied caller can't use up memory."""
-        # Don't cache these names by peer address, because another caller may reuse the address.
+        # Don't cache a caller's names by peer address, because another caller may reuse the address.
         certificate = context.auth_context()
         names = tuple(certificate.get(_SPIFFE_ID if _URI in certificate else _DNS_NAME, ()))
         if not allowed.isdisjoint(names):

@@ -86,7 +86,7 @@ def channel(
         options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     wrap = partial(_Method, target, timeout_seconds, telemetry or Telemetry(), checks or {})
-    # Connection implements everything that stubs and their owners use: unary_unary, get_state and close.
+    # Connection implements the only methods that stubs and our code use: unary_unary, get_state and close.
     return cast("grpc.aio.Channel", Connection(name, options, certificates, wrap))
 
 
@@ -157,7 +157,7 @@ class _Method:
             return trace.INVALID_SPAN, telemetry.propagation.inject(context).items()
         attributes = {**self._span_attributes, **baggage_attributes(context)}
         span = telemetry.tracer.start_span(self.name, context, SpanKind.CLIENT, attributes)
-        # Don't make the span current: whatever else the caller does during this call doesn't belong under the span.
+        # Don't make the span current: other work that the caller does during this call doesn't belong under it.
         return span, telemetry.propagation.inject(trace.set_span_in_context(span, context)).items()
 
 

@@ -61,7 +61,7 @@ class Listener:
         self.health = health or Health()
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0 picks a free one) and return its number. If it can't, raise OSError naming `setting`."""
+        """Serve on a port (0 picks a free one) and return its number. If that fails, raise OSError naming `setting`."""
         # Don't wrap health and reflection, or probes would count toward the limit and clutter the telemetry.
         services, address = self.registrar.methods, f"{self._host}:{port}"
         methods = {**services, SERVICE_NAME: self._introspection.health(self.health)}

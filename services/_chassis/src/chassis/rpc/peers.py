@@ -46,7 +46,7 @@ class _Connection:
 class Peers:
     """A port's connections. Each holds memory: data received since its last request, and calls waiting for the client.
 
-    If all connections hold too much in total, `check` closes the largest holders, starting in the network that holds
+    If the connections together hold too much, `check` closes the largest holders, starting in the network that holds
     the most. If there are too many connections, `check` starts in the network with the most, and closes first those
     that have never sent a request, then those that have been silent the longest.
     """

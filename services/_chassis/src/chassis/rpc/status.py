@@ -49,7 +49,7 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
 def recorded_reason(error: Exception) -> str:
     """Return the error's reason if this project defines that reason, otherwise the error's kind.
 
-    Never record an unexpected error's message or a foreign service's reason, because these may contain anything.
+    Never record an unexpected error's message or a reason from outside this project: these may contain anything.
     """
     if not isinstance(error, errors.DomainError):
         return type(error).__name__

@@ -49,7 +49,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Run before the first statement. Detect a pooler: the process id that it reports isn't the server's."""
+        """Detect a pooler before the first statement: the process id that a pooler reports isn't the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:

@@ -53,7 +53,7 @@ class Deletions:
     _paused: bool = field(default=False, init=False)
 
     async def run(self, days: float, telemetry: Telemetry) -> None:
-        """Keep deleting rows that are older than `days` days, until cancelled. Every replica does this."""
+        """Keep deleting rows that are older than `days` days, until cancelled. Every replica runs this."""
         telemetry.observe(semconv.RETENTION_PAUSED, lambda: [(int(self._paused), ())])
         await repeat(partial(self._delete_all, days), _TURN_SECONDS, "old rows cannot be deleted", rows=self.name)
 

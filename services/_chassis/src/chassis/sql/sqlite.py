@@ -25,7 +25,7 @@ ANSWER_WITHIN_SECONDS = 4  # how long to wait for a lock that another process ho
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
 _LONGEST_LOG_PAGES = 20_000  # 80 MB; if the WAL is longer, each commit checkpoints it
-# Primary error codes that mean that the file is unusable. Other errors affect only the statement that raised them.
+# Primary error codes that show that the file is unusable. Other errors affect only the statement that raised them.
 AWAY = frozenset(
     {
         sqlite3.SQLITE_BUSY,

@@ -1,6 +1,6 @@
 """Propagates trace context and baggage between processes, by default in W3C headers.
 
-Baggage is metadata about a whole trace, such as the session that started it. Every
+Baggage is metadata about a whole trace, such as the session that started the trace. Every
 service passes baggage on, and adds the entries listed in BAGGAGE_ATTRIBUTES to its spans.
 """
 

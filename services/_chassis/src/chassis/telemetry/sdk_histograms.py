@@ -26,7 +26,7 @@ class ExporterWithHistograms:
     def export(self, metrics_data: sdk.MetricsData, **options: Any) -> None:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
         added = sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
-        # Put the histograms into the same ResourceMetrics as the SDK's metrics: the encoder keeps one per resource.
+        # Put the histograms into one ResourceMetrics with the SDK's metrics: the encoder keeps only one per resource.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [*scopes, added], "")])
         self._exporter.export(combined, **options)

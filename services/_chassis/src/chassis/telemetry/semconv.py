@@ -1,7 +1,7 @@
 """The names of all span attributes and metrics that the project exports.
 
-Names come from OpenTelemetry's semantic conventions if they define one; all other names begin with `shop.`. Only this
-module spells out the names. `signals.md`, next to the chassis's README, is generated from this module.
+Names come from OpenTelemetry's semantic conventions if they define one. Others begin with `shop.`, except for
+`synthetic_request`. Only this module spells names out; `signals.md`, next to the chassis's README, is generated from it.
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Certificates:
 
 
 def _versions(folder: Path) -> object:
-    """Return a value that changes when a file is written, replaced or removed."""
+    """Return a value that changes when any of the files is written, replaced or removed."""
     found = []
     for name in FILES:
         with suppress(OSError):

@@ -25,7 +25,7 @@ def has_control(text: str) -> bool:
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
-    """Require 1 to `max_length` code points. `values.text` has already rejected control characters."""
+    """Require 1 to `max_length` code points. In requests, `check_text` has already rejected control characters."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return limit_text(value, field, max_length=max_length)
