@@ -116,7 +116,7 @@ class QueueRunner:
             self._relay_retry_at = now + retry_seconds(self._relay_failures)
 
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
-        """Store an outcome, retrying until the spool is available, because it is not stored anywhere else.
+        """Store an outcome, retrying until the spool is available: until then, only this process has the outcome.
 
         Until the outcome is stored, the message does not count toward MAX_CONCURRENT.
         """

@@ -101,8 +101,8 @@ class _Request:
 class Connections:
     """The open connections. At the limit, a new connection replaces one that is idle or still sending its request.
 
-    Among those, it replaces the least recently active connection in the network with the most connections. If there is
-    none to replace, the new connection is closed.
+    Among those, it replaces the least recently active connection in the network with the most connections. If no
+    connection can be replaced, the new one is closed.
     """
 
     _limit: int

@@ -63,8 +63,8 @@ class Deletions:
         if now is None:
             log.warning("nothing is deleted, because the clock has jumped", rows=self.name)
             return
-        # Delete small batches, so that other writes aren't delayed. Use the same cutoff for all of them,
-        # because the clock may jump at any moment.
+        # Delete small batches, so that other writes aren't delayed. Use the same cutoff for all of them, because the
+        # clock may jump at any moment.
         while deleted := await self.delete_old(now - days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)

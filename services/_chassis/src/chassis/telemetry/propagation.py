@@ -1,7 +1,7 @@
 """Propagates trace context and baggage between processes, by default in W3C headers.
 
-Baggage is metadata about a whole trace, such as the session that started the trace. Every
-service passes baggage on, and adds the entries listed in BAGGAGE_ATTRIBUTES to its spans.
+Baggage is metadata about a whole trace, such as the id of the session that started the trace. Every service passes
+baggage on, and adds the entries listed in BAGGAGE_ATTRIBUTES to its spans.
 """
 
 import logging

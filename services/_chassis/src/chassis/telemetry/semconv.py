@@ -1,7 +1,7 @@
 """The names of all span attributes and metrics that the project exports.
 
 Names come from OpenTelemetry's semantic conventions if they define one. Others begin with `shop.`, except for
-`synthetic_request`. Only this module spells names out; `signals.md`, next to the chassis's README, is generated from it.
+`synthetic_request`. Only this module spells names out; `signals.md`, beside the chassis's README, is generated from it.
 """
 
 from dataclasses import dataclass

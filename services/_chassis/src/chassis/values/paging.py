@@ -13,7 +13,7 @@ _MAX_TOKEN_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in a list that is ordered by time and key, right after the entry with this time and key."""
+    """A position in a list that is ordered by time and key: right after any entry with this time and key."""
 
     at: float  # Unix time
     key: str = ""
