@@ -130,12 +130,12 @@ def check_user_id(user_id: str) -> str:
 
 
 def new_etag(previous: str = "") -> str:
-    """Return a new etag that keeps the previous etag's generation or, without a previous etag, begins a new one."""
+    """Return a new etag in the previous etag's generation or, without a previous etag, in a new generation."""
     return (generation_of(previous) or secrets.token_hex(8)) + secrets.token_hex(8)
 
 
 def generation_of(etag: str) -> str:
-    """Return the part of an etag that stays the same when items are added or changed."""
+    """Return an etag's generation: the part that stays the same until the cart is ordered or emptied."""
     return etag[:_GENERATION_LENGTH]
 
 
@@ -192,7 +192,7 @@ class CartStore(Protocol):
     """Stores carts until they expire. Methods are atomic and raise StoreUnavailable if the store doesn't respond."""
 
     async def add(self, addition: Addition) -> bool:
-        """Add a product to the user's cart. Return False if the same addition was already made with this key.
+        """Add a product to the user's cart. Return False if it was already added with this idempotency key.
 
         If the cart cannot hold the addition, raise CartFull or QuantityTooLarge. If the key was used for a different
         addition, raise IdempotencyKeyReused. These errors leave the cart unchanged.

@@ -147,7 +147,7 @@ class SqlCartStore(CartStore):
     async def _change(
         self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
     ) -> bool:
-        """Change a cart. Return False if the key is already stored, perhaps by a write whose response was lost."""
+        """Change a cart. Return False if the idempotency key is stored, perhaps by a write whose response was lost."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
                 row = await self._find(user_id, key["key"] if key else "")
@@ -161,7 +161,7 @@ class SqlCartStore(CartStore):
                     return True
 
     async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
-        """Write the cart and the key. If the cart's version has changed, write nothing and return False."""
+        """Write the cart and any idempotency key. If the cart's version has changed, write nothing and return False."""
         lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
         parameters = {
             "user_id": user_id,

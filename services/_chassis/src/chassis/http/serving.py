@@ -66,7 +66,7 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 
 
 def with_https(app: ASGIApp) -> ASGIApp:
-    """Treat all requests as HTTPS, because we ignore the X-Forwarded-Proto header of untrusted proxies."""
+    """Treat all requests as HTTPS, even if the proxy that terminates TLS isn't trusted to send X-Forwarded-Proto."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "scheme": "https"}, receive, send)

@@ -68,7 +68,7 @@ class Peers:
         try:
             received = await request
         except asyncio.CancelledError:
-            if task in self._calls:  # `watch` hasn't removed the task, so the client has cancelled the call
+            if task in self._calls:  # `watch` removes a task before cancelling it, so the client has cancelled the call
                 raise
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
             raise
