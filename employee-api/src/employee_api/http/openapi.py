@@ -24,7 +24,7 @@ EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 # openapi_base.json has three keys: `document` is the constant part of the API description, including the probes;
-# `access` (texts on required rights) and `parameters` (ids and headers) are copied into operations that need them.
+# `access` (texts about permissions) and `parameters` (ids and headers) are copied into operations that need them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 

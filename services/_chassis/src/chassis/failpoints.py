@@ -90,7 +90,7 @@ class Failpoints:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
+        """Enable a failpoint for `seconds`, replacing an earlier one with this identifier. May raise ValueError."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

@@ -283,7 +283,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
     """Record a transition. If the journal has lost the order, restore it first if safe. Return False on failure."""
     updated: bool = yield Update(transition)
-    # Restore the order only if this attempt was charged: no later attempt can then have been charged, even a lost one.
+    # Restore the order only if this attempt was charged: no attempt follows one that is charged, so it is the last.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated

@@ -41,7 +41,7 @@ class ChargeVoided(FailedPrecondition):
 
 
 class CartOrdered(FailedPrecondition):
-    """A charge under another key has already paid for this purchase; checkout's journal may have lost that order."""
+    """Another charge has already paid for this purchase. Checkout's journal may have lost that charge's order."""
 
     def __init__(self) -> None:
         super().__init__("this cart was ordered already, by a different request")
