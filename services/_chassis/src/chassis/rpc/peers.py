@@ -29,6 +29,8 @@ _UNCHECKED_CALLS = 300
 _CALL_BYTES = 48 * 1024  # the memory that a call takes in addition to its messages
 _RECENT_SECONDS, _REQUEST_SECONDS = 1.0, 10.0
 _CHECK_SECONDS, _BUSY_CHECK_SECONDS, _BUSY_CONNECTIONS = 0.5, 0.05, 40
+# Clients can't make a process hold much more memory while it uses less CPU time than this between two checks.
+_IDLE_CPU_SECONDS, _IDLE_CHECKS = 0.002, 5
 # The fields to read from Linux's `struct tcp_info`: milliseconds since data last arrived, and bytes received.
 _TCP_INFO = struct.Struct("=52xI72xQ")
 
@@ -58,6 +60,7 @@ class Peers:
         self._calls: dict[Any, tuple[str, int, str, float]] = {}
         self._next_check = _UNCHECKED_CALLS
         self._pause_seconds = _CHECK_SECONDS
+        self._skipped, self._cpu_seconds = 0, 0.0
         self._requesting: set[str] = set()
         self._received: dict[str, int] = {}  # the bytes received from each address up to its last request
 
@@ -89,7 +92,11 @@ class Peers:
         """Pause, check the connections, and abort calls whose requests are late."""
         # Poll, because gRPC doesn't report new connections, and because a timer per call would slow calls down.
         await asyncio.sleep(self._pause_seconds)
-        self._pause_seconds = _CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS
+        is_idle = time.process_time() - self._cpu_seconds < _IDLE_CPU_SECONDS
+        self._skipped = (self._skipped + 1) % _IDLE_CHECKS if is_idle else 0
+        if not self._skipped:  # checks would take most of an idle process's CPU time
+            self._pause_seconds = _CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS
+        self._cpu_seconds = time.process_time()
         latest = time.monotonic() - _REQUEST_SECONDS
         for task, (_, _, reason, started) in [*self._calls.items()]:
             if reason == NO_REQUEST and started <= latest:

@@ -2,6 +2,7 @@ import asyncio
 import codecs
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -30,6 +31,9 @@ class DataFile(Generic[T]):
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
+            with suppress(OSError):
+                if self._read_version() == self._version:
+                    continue
             gc.disable()  # a garbage collection during the reload would block the event loop
             try:
                 await asyncio.to_thread(self.refresh)  # use a thread, because parsing 10,000 products takes seconds

@@ -102,6 +102,8 @@ class Process(ChildProcess):
             return False
         try:
             async with asyncio.timeout(_HEALTH_SECONDS):
+                if self.state == "serving" and self.program.protocol == "grpc":
+                    return await self._reports_serving()
                 # Try plain TCP first: while a service isn't listening yet, this costs less than opening a gRPC channel.
                 reader, writer = await asyncio.open_connection(HOST, self.port)
                 with closing(writer):
