@@ -10,7 +10,7 @@ from chassis.errors import InvalidArgument
 
 # Spaces, dashes and invisible characters, which card numbers copied from a web page may contain.
 SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
-_LONG_NUMBER = re.compile(r"[0-9](?:[\W_]*+[0-9]){11,}")
+_LONG_NUMBER = re.compile(r"[0-9](?<![0-9]{2})(?:[\W_]*+[0-9]){11,}")  # the lookbehind halves the time
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
 # Ignore UUIDs and trace ids: their random digits may look like a card number. Nearly all have a letter, so require one.
@@ -33,10 +33,16 @@ _SHAPES = ([4, 6, 5], [4, 6, 4], [8, 8])
 
 def has_card_number(text: str) -> bool:
     """Return whether `text` has a card number: a known prefix and length, common grouping, and a valid check digit."""
-    text = _with_ascii_digits(text)
-    if not _LONG_NUMBER.search(text):
-        return False
-    return any(map(_has_card, _LONG_NUMBER.findall(_UUID.sub("x", text))))
+    text, start, end = _with_ascii_digits(text), 0, 0
+    # Look only at lines with long numbers, because searching for UUIDs takes most of the time.
+    for match in _LONG_NUMBER.finditer(text):
+        if match.start() >= end:  # not on the lines found so far
+            if _has_card_in(text[start:end]):
+                return True
+            start = text.rfind("\n", end, match.start()) + 1
+        end = text.find("\n", match.end())
+        end = len(text) if end < 0 else end
+    return _has_card_in(text[start:end])
 
 
 def refuse_card_number(value: str, field: str) -> None:
@@ -62,6 +68,10 @@ def _with_ascii_digits(text: str) -> str:
     if text.isascii():
         return text
     return "".join(str(unicodedata.digit(character, character)) for character in text)
+
+
+def _has_card_in(text: str) -> bool:
+    return any(map(_has_card, _LONG_NUMBER.findall(_UUID.sub("x", text))))
 
 
 def _has_card(number: str) -> bool:
