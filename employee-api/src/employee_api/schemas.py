@@ -72,7 +72,7 @@ class Error(Output):
 
 
 class InvalidField(Output):
-    """An invalid field, query parameter or header of the request, and the rule that it breaks."""
+    """An invalid field, query parameter or header of the request, and what is wrong with it."""
 
     field: str = Field(examples=["title"])
     detail: str = Field(examples=["is too long: at most 500 characters"])

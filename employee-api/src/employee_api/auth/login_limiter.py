@@ -32,7 +32,7 @@ class Attempt:
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
         own: the key for this client's failures, made from its device if known, else from its e-mail and network.
-        address: the key for all failures from the client's network. On their own, these never make a client wait.
+        address: the key for failures in the client's network, except on known devices. Alone, they delay no one.
         limits: for each key, the number of failures after which the client must wait.
         slots: for each key, how many attempts may run at once. Slots are acquired in the mapping's order.
     """
@@ -69,7 +69,7 @@ class LoginLimiter:
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # Acquire the account's own slot first, so that an attempt waiting for it holds no slots that others need.
+        # Acquire the client's own slot first, so that an attempt waiting for it holds no slots that others need.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)

@@ -50,7 +50,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the session's user and restart the idle timeout. Return None if the session has ended."""
+        """Return the session's user and restart the idle timeout. Return None if the token has no active session."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))

@@ -78,7 +78,7 @@ class PasswordHasher:
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
         self._threads = asyncio.Semaphore(threads)
-        # Only the first call in each queue waits for a thread, in order of arrival, so the queues take turns.
+        # Only the first call in each queue waits for a thread. Those calls are served in order, so queues take turns.
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:

@@ -77,7 +77,7 @@ class NewUserPreparer:
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
-        """Hash a user's new password. If it is too weak, raise WeakPassword, which names the request's `field`."""
+        """Hash a user's new password. If it breaks a rule, raise WeakPassword, which names the request's `field`."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)

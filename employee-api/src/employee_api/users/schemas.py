@@ -21,7 +21,7 @@ class UserInput(Input):
 
 
 class RegistrationInput(UserInput):
-    """A new employee's registration."""
+    """The data with which a new employee registers."""
 
     invite: ShortText | None = Field(
         default=None, repr=False, description="The token of an invitation, which decides the role"
