@@ -68,7 +68,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
-            case _ if self._argument:  # DomainErrors are logged without a traceback, so this looks like a real failure
+            case _ if self._argument:  # the message doesn't name the failpoint, so this looks like a real failure
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
@@ -90,7 +90,7 @@ class Failpoints:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing an earlier one with this identifier. May raise ValueError."""
+        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

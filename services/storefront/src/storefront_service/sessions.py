@@ -72,7 +72,7 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the cookie's session. If the cookie is missing, invalid or expired, return a new, empty session.
+        """Return the cookie's session. If the cookie is missing, invalid or expired, return one that hasn't begun.
 
         If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
         """

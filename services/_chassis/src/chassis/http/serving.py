@@ -78,8 +78,8 @@ class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
     Errors are logged with their tracebacks. If the response isn't complete, they are also re-raised, so that the
-    server sends status 500 or, after the response has begun, closes the connection. If `trusts`, a request continues
-    the client's trace and baggage. Otherwise, it starts a new trace that links to the client's.
+    server sends status 500 or, after the response has begun, closes the connection. If `trusts` is true, a request
+    continues the client's trace and baggage. Otherwise, it starts a new trace that links to the client's.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str], *, trusts: bool) -> None:
@@ -187,7 +187,7 @@ class _Exchange:
             if headers.get("content-type", "").startswith("text/event-stream"):
                 self.event_stream_started = time.perf_counter()
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # check the client first: the server silently drops messages to a disconnected one
+        if is_last:  # check before sending: the server silently drops messages to a disconnected client
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last

@@ -46,7 +46,7 @@ class Limiter:
     def __init__(self, port_name: str, limit: int, max_connections: int, telemetry: Telemetry) -> None:
         self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
-        # Customers cause internal calls, too, such as shipping quotes. If those hang, operators must still get through.
+        # Customers cause internal calls, too, such as order quotes. If those hang, operators must still get through.
         self.method_limit = max(1, limit // _METHOD_SHARE) if port_name == "internal" else limit
         self.in_flight = 0
         self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, *REASONS)

@@ -22,7 +22,7 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchE
 # Suppress gRPC's log records about metadata that isn't valid UTF-8: a single call would cause two.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record.msg).startswith("Invalid encoding"))
 
-# The health check for liveness probes. It always succeeds, because restarting an unready pod wouldn't repair its store.
+# The name that liveness probes check. Always SERVING, because restarting an unready pod wouldn't repair its store.
 _LIVENESS = "liveness"
 # Customers' requests are small, but our own services send large batches.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024

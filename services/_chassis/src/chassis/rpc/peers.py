@@ -29,7 +29,7 @@ _UNCHECKED_CALLS = 300
 _CALL_BYTES = 48 * 1024  # the memory that a call takes in addition to its messages
 _RECENT_SECONDS, _REQUEST_SECONDS = 1.0, 10.0
 _CHECK_SECONDS, _BUSY_CHECK_SECONDS, _BUSY_CONNECTIONS = 0.5, 0.05, 40
-# Clients can't make a process hold much more memory while it uses less CPU time than this between two checks.
+# While a process uses hardly any CPU time, clients can't make it hold much more memory, so check less often.
 _IDLE_CPU_SECONDS, _IDLE_CHECKS = 0.002, 5
 # The fields to read from Linux's `struct tcp_info`: milliseconds since data last arrived, and bytes received.
 _TCP_INFO = struct.Struct("=52xI72xQ")

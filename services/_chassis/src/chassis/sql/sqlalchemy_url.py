@@ -1,4 +1,4 @@
-"""Builds PostgreSQL URLs for SQLAlchemy. Not in `engine`, which imports greenlet, a package that most images lack."""
+"""Builds PostgreSQL URLs for SQLAlchemy. Not in `engine`, which needs greenlet, a package that most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL

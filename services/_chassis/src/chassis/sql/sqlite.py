@@ -155,7 +155,7 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
-    """Return the error if the file is unusable; otherwise, log and return a StatementRejected."""
+    """Return the error if the file is unusable; otherwise, log the error and return StatementRejected."""
     if primary_code(error) in AWAY:
         return error
     name = getattr(error, "sqlite_errorname", type(error).__name__)

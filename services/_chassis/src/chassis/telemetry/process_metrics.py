@@ -76,5 +76,5 @@ async def record_loop_lag(telemetry: Telemetry) -> None:
         await asyncio.sleep(interval)
         lags.record(max(0.0, time.perf_counter() - due))  # uvloop timers may fire up to a millisecond early
         used, cpu = time.process_time() - cpu, time.process_time()
-        # Wake an idle process less often: ten wake-ups a second would be most of its CPU time.
+        # Wake an idle process less often: ten wake-ups a second would take most of its CPU time.
         interval = _BUSY_INTERVAL_SECONDS if used > _BUSY_SHARE * interval else _IDLE_INTERVAL_SECONDS

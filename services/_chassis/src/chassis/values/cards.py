@@ -86,9 +86,9 @@ def _has_card(number: str) -> bool:
 def _grouped_digits(number: str) -> Iterator[str]:
     """Yield digit strings that may be card numbers, formed from one group, one of _SHAPES, or equal groups.
 
-    A number in four-digit groups may start at any group, for example after a house number. A number in smaller groups
-    must start where the group size or separator changes, and use one separator throughout: otherwise, phone numbers
-    could match, and long lists of numbers would take too long to check. The last group may be shorter.
+    A number in four-digit groups may start at any group, for example after a house number. With one or two digits per
+    group, it must start where the group size or separator changes, and use one separator throughout: otherwise, phone
+    numbers could match, and long lists of numbers would take too long to check. The last group may be shorter.
     """
     groups, gaps = _GROUP.findall(number), _GROUP.split(number)
     sizes = [*map(len, groups)]

@@ -16,7 +16,7 @@ from checkout_service.reconciliation.reader import Comparison, Reader, open_read
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# Ignore mismatches in orders this recent: recovery takes over a crashed worker's orders only after at least 15 s.
+# Newer records needn't match yet: a crashed worker's order is taken over only after 15 s, or later during faults.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0

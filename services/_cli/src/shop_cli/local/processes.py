@@ -115,7 +115,7 @@ class Process(ChildProcess):
             return None
 
     async def _reports_serving(self) -> bool:
-        # Use the clients' channel options: if, say, a proxy keeps clients from reaching the process, it isn't ready.
+        # Use the clients' channel options: a process that clients can't reach, say because of a proxy, isn't ready.
         async with open_channel(self.address, self.identity, OPTIONS) as channel:
             health: Any = HealthStub(channel)
             response = await health.Check(HealthCheckRequest())
@@ -180,7 +180,7 @@ class Shop:
     async def _migrate(self) -> None:
         """Migrate all databases in one process; otherwise, each service would spend a second importing Alembic.
 
-        Ignore errors, because each service reports errors of its own database when it starts.
+        Ignore errors, because each service reports its own database's errors when it starts.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)

@@ -18,7 +18,7 @@ class CartClient:
         return items_from_wire(cart.items)
 
     async def add(self, user_id: str, line: Item, key: str) -> None:
-        """Add a product, at most once per key. The store may evict the cart until the visitor orders."""
+        """Add a product, at most once per key. Until the visitor orders, the store may evict the cart."""
         request = cart_pb2.AddItemRequest(user_id=user_id, item=item_to_wire(line))
         await self._stub.AddItem(request, metadata=(("idempotency-key", key), ("anonymous-cart", "1")))
 

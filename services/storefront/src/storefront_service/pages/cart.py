@@ -24,7 +24,7 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or order. `product` is None if it is no longer sold; in a cart, so are both prices."""
+    """A line of a cart or order. `product` is None if no longer sold; in a cart, both prices are then None, too."""
 
     product_id: str
     quantity: int
