@@ -31,7 +31,7 @@ class PasswordHandlers(Repository):
     authorizer: Authorizer
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Change the password, and end all access but this session. Raise WrongPassword if another request changed it."""
+        """Change the password; end all access but this session. Raise WrongPassword if another request changed it."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
