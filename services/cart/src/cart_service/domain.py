@@ -173,7 +173,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Remove the ordered items. Any remaining items get a new generation, so repeating the call has no effect."""
+        """Remove the ordered items and reset `anonymous`. The rest gets a new generation, so a repeat has no effect."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)

@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows. It checks the condition twice, to keep rows that have since changed."""
+    """Return SQL that deletes a batch of rows. It checks the condition twice, to keep rows that change in between."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 

@@ -64,7 +64,7 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a URL. The store connects on first use. Raise OSError if the URL has an invalid option."""
-    # Never retry: an addition may take effect even if its response is lost. Callers that send a key may retry.
+    # Never retry: an addition whose response is lost may have taken effect. Callers with an idempotency key may retry.
     never = Retry(NoBackoff(), 0)
     try:
         pool = ValkeyPool.from_url(

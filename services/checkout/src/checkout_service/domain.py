@@ -106,7 +106,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """The id under which payment accepts only one charge; "" if the cart has neither a generation nor an etag."""
+        """The id under which payment captures only one charge; "" if the cart has neither a generation nor an etag."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -177,7 +177,7 @@ def charge_key(order_id: str, attempt: int) -> str:
 def ship_key(order_id: str, attempt: int) -> str:
     """Return the idempotency key for an attempt's shipment: the order id for attempt 1, the charge key for later ones.
 
-    A new attempt needs a new key, because the key of a shipment whose charge was voided is fenced. Old releases used
+    A new attempt needs a new key, because before a charge is voided, its shipment's key is fenced. Old releases used
     random order ids (UUID version 7) and one shipment key for all of an order's attempts.
     """
     if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION:

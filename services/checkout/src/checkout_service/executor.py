@@ -26,7 +26,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# A saga that a call started retries failed steps for this fraction of the order's lease, then leaves it to recovery.
+# A run that has the card retries failed steps for this fraction of its lease, then leaves the order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -206,7 +206,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # Recovery's runs, which have no card, don't retry: they release the order, and a worker tries again later.
+        # Runs without a card, such as recovery's, don't retry: they release the order, and a worker tries again later.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False

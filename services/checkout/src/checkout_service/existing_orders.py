@@ -108,7 +108,7 @@ class ExistingOrders:
     ) -> Outcome:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
-        `existing` is that order, or None if it no longer has the key or cart. `new` is the order that the request would
+        `existing` is that order, or None if no order holds the cart anymore. `new` is the order that the request would
         have placed, or None if it is not priced yet. If `replayed`, another call started the existing order.
         Raise the error to return to the caller, which is OrderInProgress or OrderInFlight if the wait takes too long.
         """

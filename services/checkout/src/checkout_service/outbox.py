@@ -83,7 +83,7 @@ class Outbox:
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
         """Start sending the confirmation, and wait until the cart is updated. Items that fail stay in the outbox."""
-        # Don't make the caller wait for the confirmation: it is in the outbox, so it will be sent in any case.
+        # Don't make the caller wait for the confirmation: it stays in the outbox until it is sent.
         confirmation = self.senders[EMAIL](entry)
         sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
         self._sending.add(sending)

@@ -55,8 +55,8 @@ class OrderPlacer:
 
         Without an idempotency key, the cart's etag serves as the key. Every error is a DomainError. OrderInProgress and
         OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
-        recorded the order. OrderNeedsReview and OrderNeedsRefund mean that the card may have been charged and an
-        operator must settle the order. Any other error means that this call has charged no card.
+        recorded the order. OrderNeedsReview, OrderNeedsRefund and OrderSettled mean that the card may have been charged
+        and an operator must settle or has settled the order. After any other error, no charge by this call remains.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -68,7 +68,7 @@ class OrderPlacer:
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
-        """Return the order that `place` would record now, but without an id. Raise the same errors as `place`."""
+        """Return the order that `place` would record, without an id, or raise the error that `place` would raise."""
         request = validate(request, needs_card=False)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")

@@ -64,7 +64,7 @@ def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
     Equal requests have equal fingerprints. Without the HMAC key, a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
-    # Leave out the security code: it must never be stored, even hashed, and customers may correct it and retry.
+    # Leave out the security code: it must never be stored, even hashed, and a retry that corrects it must still match.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]

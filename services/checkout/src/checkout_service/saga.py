@@ -8,8 +8,8 @@ two workers on one order, and make the journal lose commits. Three mechanisms ke
 
 An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
 is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker finds
-them again by asking payment about each attempt in turn. Once an order is refused, no worker charges its card again. The
-order ends once payment fences an attempt that it has no record of: no later attempt can then have been charged.
+them again by asking payment about each attempt in turn. Until a refused order ends, no worker charges its card.
+The order ends once payment fences an attempt that it has no record of: no later attempt can then have been charged.
 """
 
 from collections.abc import Generator
@@ -105,7 +105,7 @@ def charge(*, resumed: bool) -> Saga:
             case Voided():
                 return (yield from resolve(State.VOIDED, CHARGE_VOIDED, certain=certain))
             case KeyReused():
-                # The key was used for a different order, which the journal has lost. Check whether it was charged.
+                # The journal has lost an order that used the key for other content. Check whether it was charged.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
@@ -172,8 +172,8 @@ def void_charge(refusal: Refusal) -> Saga:
 def settle(decision: Refusal, tracking_id: str) -> Saga:
     """Carry out an operator's decision about a SETTLING order. `tracking_id` is the one that the operator gave, if any.
 
-    First, fence the charge and the shipment if payment or shipping has no record of them, so that they can't happen
-    later. If the records of payment or shipping contradict the decision, change the order to NEEDS_REVIEW instead.
+    First, fence the charge and the shipment unless they are on record, so that they can't happen later. If a peer's
+    records contradict the decision, change the order to NEEDS_REVIEW. Peers without internal APIs can't contradict it.
     """
     charge = yield from _resolve_last_attempt(decision, tracking_id)
     charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
@@ -248,7 +248,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void the charge, as a key was used for different content. If a parcel may exist, an operator must decide."""
+    """Void the charge, because a key was used for other content. If a parcel may exist, an operator must decide."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
@@ -281,7 +281,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition. If the journal has lost the order, restore it first if safe. Return False on failure."""
+    """Record a transition. If the journal has lost the order, restore it first if safe. Return False if rejected."""
     updated: bool = yield Update(transition)
     # Restore the order only if this attempt was charged: no attempt follows one that is charged, so it is the last.
     if not updated and transition.after in RESTORABLE and (yield Restore()):

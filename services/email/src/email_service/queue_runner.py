@@ -35,8 +35,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    When the relay is down, the runner retries one message at a time, with increasing backoff, and leaves the rest in
-    the spool. If the relay defers a single message, only that message waits.
+    While the relay is down or accepts no messages, the runner tries one at a time, with increasing backoff, and leaves
+    the rest in the spool. If the relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:

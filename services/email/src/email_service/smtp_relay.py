@@ -183,7 +183,7 @@ def parse_relay(url: str) -> Relay:
     """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, without the URL's text, if it is malformed.
 
     The user may be an e-mail address, because the host begins after the last @. Percent-encode any % and, in the user,
-    any colon. The default port is 465 for smtps, 587 with a user and 25 otherwise.
+    any colon or slash. The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)
     if not parts:

@@ -23,8 +23,8 @@ class CartClient:
     """Removes ordered items from many carts in one internal call.
 
     If the cart service doesn't offer the internal API, EmptyCart is called instead. It leaves a cart unchanged if the
-    cart's etag has changed since the order, and always empties a cart without an etag. A cart that has a generation
-    comes from a service with the internal API. If this API is not reachable, the outbox retries the removal.
+    cart's etag has changed since the order, and always empties a cart without an etag. Only a service with the
+    internal API reports generations. If a cart still has the ordered one, EmptyCart isn't called; the outbox retries.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:

@@ -41,8 +41,8 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
-# Remember the ids of this many recently read orders, because most charges and shipments follow soon after their order,
-# and then need no lookup. Looking up an order twice is slower but harmless.
+# Remember this many recently seen order ids, because most charges and shipments follow soon after their order, and then
+# need no lookup. Looking up an order twice is slower but harmless.
 _RECENT = 20_000
 
 Record: TypeAlias = RecordedOrder | Effect
@@ -189,7 +189,7 @@ class Reader:
         """Yield all orders to compare, each only once, up to 1,000 at a time. Stuck and `earlier` orders come last."""
 
         async def older(ids: Iterable[str]) -> Orders:
-            """Look up orders that were created before `since` and haven't been looked up yet."""
+            """Look up orders not looked up yet. Leave out any created after `since`, because the scan yields them."""
             new = {id_ for id_ in ids if id_ not in recent and id_ not in looked_up}
             found = (await self.find(new))[0] if new else {}
             found = {id_: order for id_, order in found.items() if order is None or order.recorded_at < since}

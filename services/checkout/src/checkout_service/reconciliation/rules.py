@@ -189,7 +189,7 @@ def find_mismatches(
     order = records.order
     if order is not None and order.in_progress:
         return
-    # A lost order that is placed again may have an older charge, so date mismatches by the order's latest change.
+    # An open order that was lost and placed again may have an older charge, so date mismatches by its latest change.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)

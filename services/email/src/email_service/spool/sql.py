@@ -141,7 +141,7 @@ class Spool:
         return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, by state, the number of unsent messages that are not closed, and the age of the oldest change."""
+        """Return, by state, the number of unsent, unclosed messages and the seconds since the oldest change."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
