@@ -234,7 +234,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal) -> Saga:
-    """Void the charge of an order that shipping refused, once no other try can ship the order."""
+    """Void the charge of an order that shipping refused, once no earlier call can still ship it."""
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):

@@ -78,7 +78,7 @@ def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
 
 
 def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
-    """Return the digests of a message as sent. They differ from `accepted` if the message was altered in the spool."""
+    """Return the digests of the message in the spool. They differ from `accepted` if it has since been altered."""
     if not accepted or not content:  # older releases stored no digests, and sent messages have no content
         return accepted
     confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]

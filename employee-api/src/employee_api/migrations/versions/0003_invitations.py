@@ -1,6 +1,6 @@
 """Adds departments to invitations, and strips surrounding white space from users' `email_key`.
 
-If another user already has the stripped key, the key stays unchanged, and its user needs a new e-mail to log in again.
+If another user already has the stripped key, the key stays unchanged: its user can log in only with another address.
 """
 
 import sqlalchemy as sa

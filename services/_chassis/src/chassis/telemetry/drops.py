@@ -43,7 +43,7 @@ class SdkLogs(logging.Filter):
         self._queues = queues
         for name in self._LOGGERS:
             logger = logging.getLogger(name)
-            logger.setLevel(logging.WARNING)  # we count losses by these warnings, whatever LOG_LEVEL is
+            logger.setLevel(logging.WARNING)  # losses are counted from warnings, whatever LOG_LEVEL is
             logger.filters.insert(0, self)  # run before OpenTelemetry's filter, which drops duplicates
 
     @override
