@@ -24,7 +24,7 @@ T = TypeVar("T")
 REASONS = NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION = "no_request", "unread_response", "open_call", "connection"
 
 SPARE_CONNECTIONS = 250  # the connection limit may be exceeded by this many between checks
-_MAX_BYTES = 14 * 1024 * 1024
+_MAX_BYTES = 10 * 1024 * 1024
 _UNCHECKED_CALLS = 300
 _CALL_BYTES = 48 * 1024  # the memory that a call takes in addition to its messages
 _RECENT_SECONDS, _REQUEST_SECONDS = 1.0, 10.0
@@ -92,7 +92,8 @@ class Peers:
         """Pause, check the connections, and abort calls whose requests are late."""
         # Poll, because gRPC doesn't report new connections, and because a timer per call would slow calls down.
         await asyncio.sleep(self._pause_seconds)
-        is_idle = time.process_time() - self._cpu_seconds < _IDLE_CPU_SECONDS
+        has_waiting_calls = any(reason != OPEN_CALL for _, _, reason, _ in self._calls.values())
+        is_idle = not has_waiting_calls and time.process_time() - self._cpu_seconds < _IDLE_CPU_SECONDS
         self._skipped = (self._skipped + 1) % _IDLE_CHECKS if is_idle else 0
         if not self._skipped:  # checks would take most of an idle process's CPU time
             self._pause_seconds = _CHECK_SECONDS if self.check() < _BUSY_CONNECTIONS else _BUSY_CHECK_SECONDS
