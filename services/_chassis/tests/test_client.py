@@ -79,7 +79,8 @@ async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
 async def test_only_retryable_methods_are_retried_which_is_counted_where_retries_arrive(
     recorded: Recorded, balancing: Balancing, retryable: tuple[str, ...], attempts: int
 ) -> None:
-    failing = Carts(raising(errors.Unavailable("down")))
+    codes = [grpc.StatusCode.CANCELLED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE][-attempts:]
+    failing = Carts(lambda context: context.abort(codes.pop(0), "down"))
     async with serve(failing, telemetry=recorded.telemetry) as address:
         with pytest.raises(errors.Unavailable):
             await stub(address, retryable=retryable, balancing=balancing).GetCart(cart_pb2.GetCartRequest())

@@ -71,8 +71,8 @@ def channel(
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
         service: the service's full name, such as `shop.CartService`; backends that report it as unhealthy get no calls.
         timeout_seconds: the default timeout for calls, which the deadline of the call being served may shorten.
-        retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
-            attempted up to three times.
+        retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE and
+            CANCELLED, they are attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
         server_name: the server's name in its certificate, if it isn't the target's host (as with port forwarding).
@@ -107,7 +107,8 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
                     "initialBackoff": "0.05s",
                     "maxBackoff": "0.5s",
                     "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
+                    # Servers cancel calls that they can't accept: see max_pending_requests in limits.py.
+                    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
                 },
             }
         ]
