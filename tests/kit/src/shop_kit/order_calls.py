@@ -90,9 +90,8 @@ if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
     peers._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
-    # A busy machine takes longer than customers wait.
     placing.READ_WITHIN_SECONDS = outbox.SEND_NOW_SECONDS = shipping.SHIP_SECONDS = PATIENCE_SECONDS
-    channels._READ_SECONDS = channels._SEND_SECONDS = PATIENCE_SECONDS
+    channels._READ_SECONDS = channels._SEND_SECONDS = PATIENCE_SECONDS  # longer than customers wait
     quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
     threading.setprofile(count)
     sys.setprofile(count)

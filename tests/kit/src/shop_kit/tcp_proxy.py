@@ -13,8 +13,7 @@ from shop_kit.waiting import close_listener, wait_until
 
 Mode = Literal["pass", "delay", "blackhole", "lose", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536
-_LATE_REQUESTS_SECONDS = 2.0
-"""How long a connection without a client remains open, for requests that are answered as long as they are wanted."""
+_LATE_REQUESTS_SECONDS = 2.0  # how long a connection without a client remains open for requests that it has sent
 
 
 @dataclass(eq=False)

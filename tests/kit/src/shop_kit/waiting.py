@@ -8,8 +8,7 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 300.0
-"""However busy the machine is, what has not happened by then will not."""
+PATIENCE_SECONDS = 300.0  # however busy the machine is, what has not happened by then will not
 
 _POLL_SECONDS = 0.02
 
@@ -38,10 +37,13 @@ async def wait_for_result(call: Callable[[], Awaitable[T]], accept: Callable[[T]
 
 
 async def close_listener(server: asyncio.Server) -> None:
-    """Close a listener, and let the connections that it has accepted reach their handlers in the next turns."""
-    server.close()
-    for _ in range(3):
+    """Accept no more connections, let the accepted ones reach their handlers in the next turns, and close."""
+    # A closed server fails to open what it has just accepted, and leaves it unclosed.
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(5):
         await asyncio.sleep(0)
+    server.close()
 
 
 @asynccontextmanager
