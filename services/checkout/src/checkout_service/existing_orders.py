@@ -118,29 +118,23 @@ class ExistingOrders:
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
-            decision = decide(entry, request, is_own=is_own)
-            if decision is not Decision.WAIT:
-                return await self._act_on(decision, entry, request, new)
-            entry = await self._wait_for_change(entry, request, is_own=is_own)
+            match decide(entry, request, is_own=is_own):
+                case Decision.WAIT:
+                    entry = await self._wait_for_change(entry, request, is_own=is_own)
+                case Decision.REPLAY:
+                    return Replayed(entry)
+                case Decision.REFUSE:
+                    raise error_of(entry)
+                case Decision.REFUSE_KEY:
+                    raise IdempotencyKeyReused
+                case Decision.SHARE_CART if new is not None and new.order.quantities != entry.order.quantities:
+                    await self._remove_from_cart(entry, request)
+                    break
+                case Decision.SHARE_CART | Decision.REFUSE_CART:
+                    raise CartOrdered(entry.order_id)
+                case Decision.BEGIN_AGAIN:
+                    break
         return BeginAgain()
-
-    async def _act_on(self, decision: Decision, entry: Entry, request: OrderRequest, new: Entry | None) -> Outcome:
-        match decision:
-            case Decision.REPLAY:
-                return Replayed(entry)
-            case Decision.REFUSE:
-                raise error_of(entry)
-            case Decision.REFUSE_KEY:
-                raise IdempotencyKeyReused
-            case Decision.SHARE_CART if new is not None and new.order.quantities != entry.order.quantities:
-                await self._remove_from_cart(entry, request)
-                return BeginAgain()
-            case Decision.SHARE_CART | Decision.REFUSE_CART:
-                raise CartOrdered(entry.order_id)
-            case Decision.BEGIN_AGAIN:
-                return BeginAgain()
-            case Decision.WAIT:
-                raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
         """Wait for the order's worker, or continue an order that has none. Return the order, or None if it is gone."""
