@@ -116,7 +116,10 @@ class Executor:
                 log.exception("order left to recovery", order_id=run.entry.order_id)
             result = SagaResult.UNFINISHED
         if result is SagaResult.UNFINISHED:
-            await self._release(run)
+            # Without the release, the next worker would have to wait until the lease expires.
+            delay, reason, order_id = run.release_delay_seconds, run.last_reason, run.entry.order_id
+            releasing = self.journal.release(run.entry.claim, delay_seconds=delay, reason=reason)
+            await log_errors(releasing, "lease not released, it will expire", order_id=order_id)
         return result
 
     async def _drive(self, run: Run, steps: Saga) -> SagaResult:
@@ -214,9 +217,3 @@ class Executor:
             async with asyncio.timeout(pause):
                 await self._closing.wait()
         return not self._closing.is_set()
-
-    async def _release(self, run: Run) -> None:
-        claim, delay = run.entry.claim, run.release_delay_seconds
-        # Without the release, the next worker would have to wait until the lease expires.
-        releasing = self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
-        await log_errors(releasing, "lease not released, it will expire", order_id=claim.order_id)
