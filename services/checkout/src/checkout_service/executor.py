@@ -168,7 +168,7 @@ class Executor:
             case commands.Void():
                 return self.payment.void(claim.charge_key)
             case commands.Ship(charged_at, retry):
-                return self.shipping.ship(claim.ship_key, order.address, order.lines, charged_at, retry=retry)
+                return self.shipping.ship(claim.ship_key, order, charged_at, retry=retry)
             case commands.ResolveShipment(charged_at):
                 return self.shipping.resolve(claim.ship_key, charged_at)
         raise AssertionError(f"{command} is not possible in this run")

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from chassis.errors import Unavailable
 from chassis.values.money import Money
-from chassis.values.orders import Address, Card, Item, OrderLine
+from chassis.values.orders import Address, Card, Item
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
 from checkout_service.domain import PLACED, Cart, Order, Refusal, State, charge_key, ship_key
@@ -197,9 +197,7 @@ class Payment(Protocol):
 class Shipping(Protocol):
     """Ships orders, once per key."""
 
-    async def ship(
-        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
-    ) -> ShipOutcome:
+    async def ship(self, key: str, order: Order, charged_at: float, *, retry: bool) -> ShipOutcome:
         """Ship the ordered lines. See `Charged` for `charged_at`, and `Payment.charge` for `retry`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:

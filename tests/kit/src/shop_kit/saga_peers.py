@@ -1,10 +1,9 @@
 """Models of payment and shipping that follow the contract."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chassis.values.orders import Address, Card, OrderLine
+from chassis.values.orders import Card
 from checkout_service.commands import (
     Charged,
     ChargeOutcome,
@@ -102,14 +101,12 @@ class ShippingModel:
     def shipped(self) -> dict[str, Content]:
         return {key: content for key, content in self.manifest.items() if content is not None}
 
-    async def ship(
-        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
-    ) -> ShipOutcome:
+    async def ship(self, key: str, order: Order, charged_at: float, *, retry: bool) -> ShipOutcome:
         if retry and not self.has_manifest:
             return Unsupported()
         while key in self.manifest and not self.has_manifest:
             key += " again"
-        content = Content(address.street_address, sum(line.cost.total_nanos for line in lines))
+        content = Content(order.address.street_address, sum(line.cost.total_nanos for line in order.lines))
         if self.manifest.get(key, content) is None:
             return Fenced(existing=True)
         if not self.accepts and (self.forgets or key not in self.manifest):

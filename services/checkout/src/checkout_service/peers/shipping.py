@@ -1,11 +1,9 @@
 """Calls the shipping service to ship orders, and converts its responses and errors to outcomes."""
 
-from collections.abc import Sequence
-
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.wire import address_to_wire, item_to_wire, time_to_wire
-from chassis.values.orders import Address, OrderLine
 from checkout_service.commands import Fenced, Forgotten, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
+from checkout_service.domain import Order
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.ports import Shipping
@@ -32,10 +30,10 @@ class ShippingClient(Shipping):
         self._manifest = manifest
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
 
-    async def ship(
-        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float, *, retry: bool
-    ) -> ShipOutcome:
-        request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=map(item_to_wire, lines))
+    async def ship(self, key: str, order: Order, charged_at: float, *, retry: bool) -> ShipOutcome:
+        request = shipping_pb2.ShipOrderRequest(
+            address=address_to_wire(order.address), items=map(item_to_wire, order.lines)
+        )
         metadata = (("idempotency-key", key),)
         age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:
