@@ -181,11 +181,7 @@ class Journal:
 
     async def release_own(self) -> None:
         """End the leases that this replica held before it restarted."""
-        try:
-            await self._database.write(self._statement(statements.RELEASE_OWN))
-        except JournalUnavailable as error:  # if the database rejects the statement, the leases will expire anyway
-            if not is_rejected(error):
-                raise
+        await self._database.write(self._statement(statements.RELEASE_OWN))
 
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         """Lease up to `limit` due outbox items of a kind. See `claim_expired` for `failed`."""
