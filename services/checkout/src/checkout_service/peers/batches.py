@@ -2,10 +2,10 @@
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 from opentelemetry import trace
@@ -47,8 +47,9 @@ class Batches(Generic[ItemT]):
 
     Attributes:
         name: the name of the items in logs and spans.
-        together: sends items in one call and returns an error or None for each. If the call raises an error that a
-            single item may have caused, the items are sent one by one; any other error goes to every item's caller.
+        together: sends items in one call, whose response lists the `index` and `reason` of each item in `refused`. If
+            the call raises an error that a single item may have caused, the items are sent one by one; any other error
+            goes to every item's caller.
         alone: sends one item.
         telemetry: records a call that serves several sampled traces as a span in one of them, linked to the others.
         delay_seconds: how long an item waits for other items to join its call.
@@ -56,8 +57,8 @@ class Batches(Generic[ItemT]):
     """
 
     name: str
-    together: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]]
-    alone: Callable[[ItemT], Awaitable[None]]
+    together: Callable[[Sequence[ItemT]], Awaitable[Any]]
+    alone: Callable[[ItemT], Awaitable[object]]
     telemetry: Telemetry
     delay_seconds: float
     eager: bool = False
@@ -83,7 +84,12 @@ class Batches(Generic[ItemT]):
         # Leave out items whose callers were cancelled.
         pending, self._waiting = [waiting for waiting in self._waiting if not waiting.sent.done()], []
         for first in range(0, len(pending), MAX_ITEMS):
-            call = self._begin(pending[first : first + MAX_ITEMS])
+            batch = pending[first : first + MAX_ITEMS]
+            # Put the call in one caller's trace, preferably a sampled one, and link it to the other sampled traces.
+            sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
+            context = sampled[0][0] if sampled else batch[0].context
+            work = self._send_batch(batch, [Link(span) for _, span in sampled[1:]])
+            call = asyncio.get_running_loop().create_task(work, context=context)
             self._calls.add(call)
             call.add_done_callback(self._end)
 
@@ -92,13 +98,6 @@ class Batches(Generic[ItemT]):
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()
-
-    def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
-        # Put the call in one caller's trace, preferably a sampled trace, and link the call to the other sampled traces.
-        sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
-        context = sampled[0][0] if sampled else batch[0].context
-        work = self._send_batch(batch, [Link(span) for _, span in sampled[1:]])
-        return asyncio.get_running_loop().create_task(work, context=context)
 
     async def _send_batch(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
         tracer, attributes = self.telemetry.tracer, {semconv.BATCH_SIZE: len(batch)}
@@ -121,15 +120,13 @@ class Batches(Generic[ItemT]):
         loop = asyncio.get_running_loop()
         if loop.time() >= self._absent_until:
             try:
-                return await self.together(items)
+                reply = await self.together(items)
+                reasons = {refused.index: reason_from_peer(refused.reason) for refused in reply.refused}
+                errors = {index: FailedPrecondition("refused", reason=reason) for index, reason in reasons.items()}
+                return [errors.get(index) for index in range(len(items))]
             except Unimplemented:  # a proxy or an older replica may have answered, so try batches again later
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)
-        return await asyncio.gather(*map(self.alone, items), return_exceptions=True)
-
-
-def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
-    """Return an error for each item that `refused` lists as (index, reason), and None for every other item."""
-    errors = {index: FailedPrecondition("refused", reason=reason_from_peer(reason)) for index, reason in refused}
-    return [errors.get(index) for index in range(count)]
+        sent = await asyncio.gather(*map(self.alone, items), return_exceptions=True)
+        return [result if isinstance(result, BaseException) else None for result in sent]

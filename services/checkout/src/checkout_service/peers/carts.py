@@ -1,13 +1,14 @@
 """Removes ordered items from carts. The module `quotes` reads carts."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
-from chassis.errors import DomainError, Unavailable, Unimplemented
+from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import item_to_wire
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import Order
-from checkout_service.peers.batches import Batches, errors_of
+from checkout_service.peers.batches import Batches
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.ports import Entry
 from shop import cart_pb2
@@ -39,10 +40,9 @@ class CartClient:
         """Remove the ordered items from the user's cart: see `ports.Sender`."""
         return self._batches.send(entry.order)
 
-    async def _remove_all(self, batch: Sequence[Order]) -> Sequence[DomainError | None]:
+    def _remove_all(self, batch: Sequence[Order]) -> Awaitable[Any]:
         request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))
-        response = await self._ordered_carts.RemoveAllOrdered(request)
-        return errors_of(len(batch), ((refused.index, refused.reason) for refused in response.refused))
+        return self._ordered_carts.RemoveAllOrdered(request)
 
     async def _remove(self, order: Order) -> None:
         try:

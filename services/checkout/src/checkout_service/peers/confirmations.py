@@ -1,11 +1,11 @@
 """Sends order confirmations through the email service."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
-from chassis.errors import DomainError
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.peers.batches import Batches, errors_of
+from checkout_service.peers.batches import Batches
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import email_pb2
@@ -25,9 +25,9 @@ class EmailClient:
     """
 
     def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:
-        self._emails = emails
         self._confirmations = confirmations
-        self._batches = Batches("confirmations", self._accept, self._send, telemetry, delay_seconds=DELAY_SECONDS)
+        alone = emails.SendOrderConfirmation
+        self._batches = Batches("confirmations", self._accept, alone, telemetry, delay_seconds=DELAY_SECONDS)
 
     def confirm(self, entry: Entry) -> asyncio.Future[None]:
         """Send a placed order's confirmation: see `ports.Sender`."""
@@ -35,10 +35,6 @@ class EmailClient:
             email_pb2.SendOrderConfirmationRequest(email=entry.order.email, order=order_to_wire(entry))
         )
 
-    async def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Sequence[DomainError | None]:
+    def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Awaitable[Any]:
         request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=batch)
-        response = await self._confirmations.AcceptConfirmations(request)
-        return errors_of(len(batch), ((refused.index, refused.reason) for refused in response.refused))
-
-    async def _send(self, confirmation: email_pb2.SendOrderConfirmationRequest) -> None:
-        await self._emails.SendOrderConfirmation(confirmation)
+        return self._confirmations.AcceptConfirmations(request)
