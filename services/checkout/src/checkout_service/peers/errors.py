@@ -34,20 +34,16 @@ def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
         raise DependencyUnavailable(peer) from error
 
 
-def refusal_from_error(error: DomainError) -> Refusal:
-    """Convert an error of a class in REFUSALS to a Refusal, keeping the peer's code and reason."""
+def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
+    """Convert a peer's error to an outcome. A refusal keeps the peer's code and reason."""
+    # UNIMPLEMENTED may not come from the peer: a proxy without a route also returns it.
+    if not isinstance(error, REFUSALS) or isinstance(error, errors.Unimplemented):
+        return InDoubt(error.reason)
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
     violations = error.violations if isinstance(error, InvalidArgument) else ()
     # The journal must never hold a card number, and a peer's message may quote one.
     masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
-    return Refusal(kind, error.reason, _mask_numbers(error.message), masked)
-
-
-def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED may not come from the peer: a proxy without a route also returns it.
-    if isinstance(error, REFUSALS) and not isinstance(error, errors.Unimplemented):
-        return Refused(refusal_from_error(error))
-    return InDoubt(error.reason)
+    return Refused(Refusal(kind, error.reason, _mask_numbers(error.message), masked))
 
 
 def _mask_numbers(text: str) -> str:

@@ -41,9 +41,8 @@ class InternalService:
             if error.reason == NO_ADDRESS:
                 raise
             raise self._missing() from error
-        except DomainError as error:
-            if isinstance(error, REFUSALS):  # the service itself refused the call, so it exists
-                self._record_found()
+        except REFUSALS:  # the service itself refused the call, so it exists
+            self._record_found()
             raise
         self._record_found()
         return reply
