@@ -28,7 +28,8 @@ class OrderMetrics:
     """Counts orders and state changes, and exports the journal's statistics as gauges.
 
     Every replica exports the same gauges for the shared journal, so query the gauges' maximum, not their sum.
-    `statistics` holds the statistics that recovery last read from the journal.
+    `statistics` holds the statistics that recovery last read from the journal; `recovered` counts the orders that
+    recovery finished.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -37,10 +38,18 @@ class OrderMetrics:
         self._placed = telemetry.counter(semconv.ORDERS_PLACED)
         self._revenue = telemetry.counter(semconv.REVENUE)
         self._retries = telemetry.counter(semconv.ORDER_RETRIES)
-        self._recovered = telemetry.counter(semconv.ORDERS_RECOVERED)
-        self._recovered.add(0)  # export 0 now: otherwise the first recovery would not show as an increase
+        self.recovered = telemetry.counter(semconv.ORDERS_RECOVERED)
+        self.recovered.add(0)  # export 0 now: otherwise the first recovery would not show as an increase
         self._currencies: set[str] = set()
-        self._observe_statistics(telemetry)
+        observe, waiting = telemetry.observe, sorted(NEEDS_OPERATOR)
+        unfinished = (*OPEN, State.SHIPPED, *waiting)
+        observe(semconv.ORDERS, lambda: _by(ORDER_STATE, unfinished, self.statistics.orders))
+        observe(semconv.OPERATOR_AGE, lambda: _by(ORDER_STATE, waiting, self.statistics.waiting_seconds))
+        observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])
+        observe(semconv.OUTBOX_BACKLOG, lambda: [(self.statistics.outbox_backlog, ())])
+        observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_item_seconds, ())])
+        observe(semconv.DEAD_LETTERS, lambda: _by(NOTIFICATION_KIND, OUTBOX_KINDS, self.statistics.dead_letters))
+        observe(semconv.FUTURE_ORDERS, lambda: [(self.statistics.future_orders, ())])
 
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         self._changes.add(1, ((ORDER_STATE, state.value),))
@@ -56,24 +65,10 @@ class OrderMetrics:
     def record_retry(self, step: str) -> None:
         self._retries.add(1, ((ORDER_STEP, step),))
 
-    def record_recovered(self) -> None:
-        self._recovered.add()
-
     def _bounded(self, currency_code: str) -> str:
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY
-
-    def _observe_statistics(self, telemetry: Telemetry) -> None:
-        observe, waiting = telemetry.observe, sorted(NEEDS_OPERATOR)
-        unfinished = (*OPEN, State.SHIPPED, *waiting)
-        observe(semconv.ORDERS, lambda: _by(ORDER_STATE, unfinished, self.statistics.orders))
-        observe(semconv.OPERATOR_AGE, lambda: _by(ORDER_STATE, waiting, self.statistics.waiting_seconds))
-        observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])
-        observe(semconv.OUTBOX_BACKLOG, lambda: [(self.statistics.outbox_backlog, ())])
-        observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_item_seconds, ())])
-        observe(semconv.DEAD_LETTERS, lambda: _by(NOTIFICATION_KIND, OUTBOX_KINDS, self.statistics.dead_letters))
-        observe(semconv.FUTURE_ORDERS, lambda: [(self.statistics.future_orders, ())])
 
 
 def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:

@@ -76,7 +76,7 @@ class Recovery:
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.ENDED:
-            self.metrics.record_recovered()
+            self.metrics.recovered.add()
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.ENDED
