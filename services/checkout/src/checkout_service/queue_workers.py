@@ -24,14 +24,12 @@ CONCURRENCY = 16
 
 _WORK_WITHIN_SECONDS = 60.0  # calls to peers have deadlines, so only a bug can take longer
 _FAILURES_TO_OPEN = 5
-_FIRST_RETRY_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
-def retry_delay_seconds(failures: int) -> float:
-    """Return the delay before the next try: 2 s after the first failure, doubling up to 5 minutes."""
-    return backoff_seconds(failures, _FIRST_RETRY_SECONDS, MAX_RETRY_DELAY_SECONDS)
+# The delay before the next try after this many failures: 2 s, doubling up to 5 minutes.
+retry_delay_seconds = partial(backoff_seconds, first_seconds=2.0, longest_seconds=MAX_RETRY_DELAY_SECONDS)
 
 
 class CircuitBreaker:

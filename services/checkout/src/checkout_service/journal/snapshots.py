@@ -38,7 +38,9 @@ def load(row: Row) -> Order:
     """Return the order in a row of `orders`. Raise ValueError if a newer release wrote the snapshot."""
     snapshot: bytes = row["snapshot"]
     if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
-        address, lines, shipping_cost = _load_protobuf(snapshot)
+        stored = PlaceOrderResponse.FromString(snapshot).order
+        address, shipping_cost = address_from_wire(stored.shipping_address), money_from_wire(stored.shipping_cost)
+        lines = order_lines_from_wire(stored.items)
     else:
         fields = orjson.loads(snapshot)
         if not 1 <= fields["version"] <= VERSION:
@@ -59,15 +61,6 @@ def load_columns(row: Row) -> Order:
 def recorded_total(row: Row) -> Money:
     is_number = isinstance(row["total_units"], int) and isinstance(row["total_nanos"], int)
     return Money.of(row["currency_code"], row["total_units"], row["total_nanos"]) if is_number else Money("XXX", 0)
-
-
-def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Money]:
-    order = PlaceOrderResponse.FromString(snapshot).order
-    return (
-        address_from_wire(order.shipping_address),
-        order_lines_from_wire(order.items),
-        money_from_wire(order.shipping_cost),
-    )
 
 
 def _dump_money(amount: Money) -> dict[str, Any]:

@@ -96,7 +96,8 @@ async def _compare_in_time(
     started, logged = time.monotonic(), ""
     while True:
         waited = time.monotonic() - started
-        missing = ", ".join(peer for peer, channel in channels.items() if not _is_ready(channel))
+        states = {peer: channel.get_state(try_to_connect=True) for peer, channel in channels.items()}
+        missing = ", ".join(peer for peer, state in states.items() if state is not grpc.ChannelConnectivity.READY)
         if not missing or waited >= settings.wait_seconds:
             try:
                 now = time.time()
@@ -112,10 +113,6 @@ async def _compare_in_time(
             log.info("waiting", peers=missing)
             logged = missing
         await asyncio.sleep(_POLL_SECONDS)
-
-
-def _is_ready(channel: grpc.aio.Channel) -> bool:
-    return channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
 
 def _report(found: Comparison, telemetry: Telemetry) -> None:
