@@ -5,7 +5,7 @@ import pytest
 from google.protobuf.message import Message
 
 from cart_service.domain import Cart, CartStore, StoreUnavailable
-from cart_service.service import CartLines, CartService
+from cart_service.service import CartService
 from cart_service.store import MemoryCartStore
 from chassis.rpc.status import from_rpc_error
 from chassis.telemetry import semconv
@@ -41,7 +41,7 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture
 async def channel(store: CartStore, telemetry: Telemetry) -> AsyncIterator[grpc.aio.Channel]:
-    async with connect(CartService(store, telemetry), CartLines(store)) as opened:
+    async with connect(CartService(store, telemetry)) as opened:
         yield opened
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import Unavailable
+from shop_kit.fake_peers import Fault
 from shop_kit.storefront import Storefront, Visitor, form_key
 from shop_kit.storefront_backends import Backends, Peer
 
@@ -43,7 +44,7 @@ async def test_the_header_counts_the_items_of_lines_that_can_be_changed_and_remo
 
 
 async def test_a_change_while_the_cart_is_down_says_that_nothing_is_lost(visitor: Visitor, backends: Backends) -> None:
-    backends.cart_lines.fail(Unavailable("down"))
+    backends.cart.faults["SetQuantity"] = Fault(Unavailable("down"))
     response = await visitor.post("/cart/quantity", data={"product_id": "wool-blanket", "quantity": "1"})
     assert (response.status_code, "nothing in it is lost" in response.text) == (503, True)
 

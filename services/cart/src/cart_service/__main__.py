@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from cart_service.domain import CartStore
-from cart_service.service import CartLines, CartService
+from cart_service.service import CartService
 from cart_service.sql import MIGRATIONS, open_sql_store
 from cart_service.store import MemoryCartStore
 from chassis.rpc.server import Service, run
@@ -45,7 +45,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         cart = CartService(carts, service.telemetry)
         service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, cart)
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, cart)
-        service.add_internal_servicer(cart_lines_pb2_grpc.add_CartLinesServicer_to_server, CartLines(carts))
+        service.add_internal_servicer(cart_lines_pb2_grpc.add_CartLinesServicer_to_server, cart)
         yield
 
 

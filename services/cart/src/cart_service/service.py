@@ -16,7 +16,9 @@ from shop_internal import ordered_cart_pb2 as pb2
 _MAX_REMOVALS = 100
 
 
-class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.OrderedCartServicer):
+class CartService(
+    cart_pb2_grpc.CartServiceServicer, cart_lines_pb2_grpc.CartLinesServicer, ordered_cart_pb2_grpc.OrderedCartServicer
+):
     def __init__(self, carts: CartStore, telemetry: Telemetry) -> None:
         self._carts = carts
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
@@ -47,6 +49,13 @@ class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.Order
         await self._carts.empty(check_user_id(request.user_id), metadata_of(context).get("if-match"))
         return empty_pb2.Empty()
 
+    async def SetQuantity(
+        self, request: cart_lines_pb2.SetQuantityRequest, context: ServicerContext
+    ) -> cart_lines_pb2.SetQuantityResponse:
+        require_present(request.HasField("item"), "item")
+        await self._carts.set_quantity(NewQuantity(request.user_id, request.item.product_id, request.item.quantity))
+        return cart_lines_pb2.SetQuantityResponse()
+
     async def RemoveOrdered(
         self, request: pb2.RemoveOrderedRequest, context: ServicerContext
     ) -> pb2.RemoveOrderedResponse:
@@ -68,18 +77,6 @@ class CartService(cart_pb2_grpc.CartServiceServicer, ordered_cart_pb2_grpc.Order
         except REFUSALS as error:
             return error.reason
         return None
-
-
-class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
-    def __init__(self, carts: CartStore) -> None:
-        self._carts = carts
-
-    async def SetQuantity(
-        self, request: cart_lines_pb2.SetQuantityRequest, context: ServicerContext
-    ) -> cart_lines_pb2.SetQuantityResponse:
-        require_present(request.HasField("item"), "item")
-        await self._carts.set_quantity(NewQuantity(request.user_id, request.item.product_id, request.item.quantity))
-        return cart_lines_pb2.SetQuantityResponse()
 
 
 def _purchase_from_wire(request: pb2.RemoveOrderedRequest) -> Purchase:

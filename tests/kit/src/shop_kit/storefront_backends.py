@@ -14,7 +14,7 @@ from typing_extensions import override
 from ad_service.service import AdService
 from ad_service.store import parse_ads
 from cart_service.domain import Addition
-from cart_service.service import CartLines, CartService
+from cart_service.service import CartService
 from cart_service.store import MemoryCartStore
 from chassis.errors import DomainError, NotFound
 from chassis.rpc.calls import ServicerContext, metadata_of
@@ -207,7 +207,6 @@ class Backends:
         self.catalog = Peer(ProductCatalogService(catalog))
         self.currency = Peer(CurrencyService(DataFile(DATA["rates.xml"], parse_rates)))
         self.cart = Peer(CartService(self.carts, Telemetry()))
-        self.cart_lines = Peer(CartLines(self.carts))
         self.recommendation = Peer(RecommendationService(read_products))
         self.ad = Peer(AdService(DataFile(DATA["ads.json"], parse_ads)))
 
