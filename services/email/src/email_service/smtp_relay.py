@@ -17,7 +17,7 @@ from aiosmtplib import (
 )
 from aiosmtplib.protocol import SMTPProtocol
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -84,15 +84,13 @@ class SmtpRelay:
         else:
             return attempt
         finally:
-            self._record(span, problem, time.perf_counter() - started)
-
-    def _record(self, span: Span, problem: str, seconds: float) -> None:
-        if problem and span.is_recording():
-            span.set_attribute(semconv.ERROR_TYPE, problem)
-            span.set_status(StatusCode.ERROR)
-        span.end()
-        labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
-        self.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).record(seconds, labels, span)
+            labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
+            if problem:
+                span.set_attributes(dict(labels))
+                span.set_status(StatusCode.ERROR)
+            span.end()
+            durations = self.telemetry.histogram(semconv.SMTP_CLIENT_DURATION)
+            durations.record(time.perf_counter() - started, labels, span)
 
     async def _send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()
