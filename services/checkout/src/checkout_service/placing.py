@@ -136,16 +136,14 @@ class OrderPlacer:
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
-        """Return the cart's order, if any. Raise CartEmpty for an empty cart unless this request's order emptied it."""
+        """Return the cart's order, if any. If the cart is empty, return only an order that this request began."""
         if cart.lines:
             return await self.journal.find(scope)
         # Return an order only if the cart service reports that this order emptied the cart. The cart may also be empty
         # because it has expired, or because the cart service has lost its data.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
-        if existing is None or not request.began(existing.fingerprint):
-            raise CartEmpty("the cart is empty")
-        return existing
+        return existing if existing and request.began(existing.fingerprint) else None
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
