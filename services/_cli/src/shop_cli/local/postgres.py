@@ -63,9 +63,6 @@ class Postgres(ChildProcess):
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._folder}&port=5432"
 
-    async def create_database(self, name: str) -> None:
-        await self.execute(f'CREATE DATABASE "{name}"')
-
     async def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in the database `postgres` and return its rows, if any."""
         url = self.url("postgres")

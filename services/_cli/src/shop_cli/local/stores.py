@@ -73,6 +73,6 @@ async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess
         existing = {name for (name,) in await postgres.execute("SELECT datname FROM pg_database")}
         for name in DATABASES:
             if name not in existing:
-                await postgres.create_database(name)
+                await postgres.execute(f'CREATE DATABASE "{name}"')
         databases = {name: {"DATABASE_URL": postgres.url(name)} for name in DATABASES}
         yield (postgres, valkey), {**databases, "cart": {"REDIS_URL": valkey.url}}

@@ -121,7 +121,7 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     server = await Postgres.open(Path(folder) / "postgres", settings=_UNFLUSHED)
     await stack.enter_async_context(server)
     for name in _DATABASES:
-        await server.create_database(name)
+        await server.execute(f'CREATE DATABASE "{name}"')
         execute(server.url(name), _SKEWED_CLOCK.format(name))
     return server
 
