@@ -65,16 +65,14 @@ def logs(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as tail:  # noqa: S603
         for text in tail.stdout or ():
             if trace in text:
-                _print_line(parse_line(text.rstrip("\n"), service), as_json=as_json)
+                line = text.rstrip("\n")
+                console.out(line if as_json else _format(parse_line(line, service)))
 
 
-def _print_line(line: LogLine, *, as_json: bool) -> None:
-    if as_json:
-        console.out(line.text)
-        return
+def _format(line: LogLine) -> str:
     fields = " ".join(f"{name}={value}" for name, value in line.fields.items())
     trace = f" trace={line.trace_id}" if line.trace_id else ""
-    console.out(f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event)
+    return f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event
 
 
 def traces(

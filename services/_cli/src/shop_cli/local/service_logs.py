@@ -13,7 +13,7 @@ _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line; `text` is the unparsed line. If it isn't JSON, `event` equals `text`, and only `service` is known."""
+    """A log line. If it isn't JSON, `event` is the whole line, and only `service` is known."""
 
     time: str
     level: str
@@ -21,7 +21,6 @@ class LogLine:
     event: str
     fields: dict[str, Any]
     trace_id: str
-    text: str
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
@@ -45,10 +44,10 @@ def parse_line(text: str, service: str) -> LogLine:
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        return LogLine("", "", service, text, {}, "", text)
+        return LogLine("", "", service, text, {}, "")
     fields = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
     known = {name: str(event.get(name, "")) for name in ("time", "level", "event", "trace_id")}
-    return LogLine(**known, service=service, fields=fields, text=text)
+    return LogLine(**known, service=service, fields=fields)
 
 
 def _tail(path: Path) -> list[str]:
