@@ -20,10 +20,6 @@ from shop_internal import orders_pb2
 
 _DISAGREE, _NOT_READ = 1, 2
 
-WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders of this many hours.")]
-GraceMinutes = Annotated[float, typer.Option(min=0, help="How long an order may take to complete.")]
-
-
 reconcile = typer.Typer(invoke_without_command=True)
 
 
@@ -31,8 +27,8 @@ reconcile = typer.Typer(invoke_without_command=True)
 async def compare(
     context: typer.Context,
     *,
-    window_hours: WindowHours = 24,
-    grace_minutes: GraceMinutes = 10,
+    window_hours: Annotated[float, typer.Option(min=0.01, help="Compare the orders of this many hours.")] = 24,
+    grace_minutes: Annotated[float, typer.Option(min=0, help="How long an order may take to complete.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Compare orders, charges, shipments and confirmations, and print the orders whose records disagree.

@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from chassis.errors import DomainError
 from chassis.values.backoff import backoff_seconds
@@ -55,11 +56,8 @@ async def supervise(process: ChildProcess) -> None:
     failures = 0
     while True:
         await process.wait()
-        if time.monotonic() - process.started_at > _HEALTHY_SECONDS:
-            failures = 0
-        failures += 1
+        was_healthy = time.monotonic() - process.started_at > _HEALTHY_SECONDS
+        failures = 1 if was_healthy else failures + 1
         await asyncio.sleep(backoff_seconds(failures, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
-        try:
+        with suppress(DomainError):  # another program has taken a port, which `state_of` reports
             await process.start()
-        except DomainError:  # another program has taken a port, which `state_of` reports
-            continue
