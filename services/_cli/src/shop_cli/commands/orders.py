@@ -19,10 +19,7 @@ from shop_cli.output.printing import (
 )
 from shop_internal import orders_pb2
 
-orders = typer.Typer(
-    no_args_is_help=True,
-    help="List and watch orders, show their history, requeue their dead letters, settle those that do not end.",
-)
+orders = typer.Typer(no_args_is_help=True, help="List, watch, show and settle orders, requeue dead letters.")
 
 _POLL_SECONDS = 0.5
 

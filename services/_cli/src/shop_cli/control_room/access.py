@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from chassis.http.serving import PAGE_HEADERS, with_headers
 
-_READS = frozenset({"GET", "HEAD"})
-
 
 def access_control(port: int, token: str) -> list[Middleware]:
     headers = Middleware(with_headers), Middleware(with_headers, headers=PAGE_HEADERS)
@@ -41,7 +39,7 @@ class AccessControl:
         """Return the response that refuses a request; None if the request is admitted."""
         if request.headers.get("host", "") not in self._hosts:
             return PlainTextResponse("unknown host\n", 421)
-        is_read = request.method in _READS
+        is_read = request.method in {"GET", "HEAD"}
         if is_read and "token" in request.query_params:
             return self._sign_in(request.query_params["token"], request.url.path)
         has_header = self._is_token(_token_in_header(request))

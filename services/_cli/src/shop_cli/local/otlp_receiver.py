@@ -20,9 +20,6 @@ _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
-_SAMPLER = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG")
-
-
 @asynccontextmanager
 async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[None]:
     """Pass export requests that arrive on a loopback port to `sink` until the context exits."""
@@ -43,7 +40,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
 
     Services sample all traces, unless this process's OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say otherwise.
     """
-    sampler = {name: os.environ[name] for name in _SAMPLER if name in os.environ}
+    sampler = {name: value for name, value in os.environ.items() if name.startswith("OTEL_TRACES_SAMPLER")}
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
