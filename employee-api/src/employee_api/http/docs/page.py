@@ -33,7 +33,8 @@ def page(document: Json, mode: AuthMode) -> str:
         keep_trailing_newline=True,
     )
     meanings: dict[str, str] = orjson.loads(Path(__file__).with_name("errors.json").read_bytes())
-    environment.filters |= {"text": _text, "code": _code, "anchor": error_anchor, "meaning": meanings.__getitem__}
+    environment.filters |= {"text": _text, "anchor": error_anchor, "meaning": meanings.__getitem__}
+    environment.filters["code"] = Markup("<code>{}</code>").format  # escapes the text
     errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
     return environment.get_template("page.html").render(
         document=document,
@@ -55,10 +56,6 @@ def at_address(html: str, address: str) -> str:
 def _text(plain: str) -> Markup:
     """Escape plain text for HTML, turning text in backticks into `<code>` elements."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(plain)))  # noqa: S704 - the text is escaped
-
-
-def _code(plain: object) -> Markup:
-    return Markup(f"<code>{escape(str(plain))}</code>")  # noqa: S704 - the text is escaped
 
 
 def _operations(document: Json) -> Iterator[Json]:

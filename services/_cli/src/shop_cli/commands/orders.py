@@ -128,13 +128,9 @@ def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
     console.out(f"{format_time(order.updated_at)[11:]}  {text}")
 
 
-def _shown_state(order: orders_pb2.Order) -> str:
-    return state_name(orders_pb2.OrderState, order.state) + (" (stuck)" if order.stuck else "")
-
-
 _COLUMNS: Columns[orders_pb2.Order] = {
     "Order": lambda order: order.order_id,
-    "State": _shown_state,
+    "State": lambda order: state_name(orders_pb2.OrderState, order.state) + (" (stuck)" if order.stuck else ""),
     "User": lambda order: order.user_id,
     "Total ": lambda order: amount(order.total),
     "Charge key ": lambda order: f"...:{order.attempt}",

@@ -46,7 +46,8 @@ def templates(sections: Mapping[str, Section], storefront: str | None = None) ->
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"clock": _clock, "sparkline": sparkline}
+    environment.filters["clock"] = lambda nanos: f"{datetime.fromtimestamp(nanos / 1e9, UTC):%H:%M:%S.%f}"[:-3]
+    environment.filters["sparkline"] = sparkline
     environment.globals |= {"sections": sections, "storefront": storefront}
     return environment
 
@@ -122,7 +123,3 @@ def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
         }
         for depth, span in tree_order(spans)
     ]
-
-
-def _clock(nanos: int) -> str:
-    return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -12,8 +12,6 @@ from typing import Literal
 
 from chassis.errors import FailedPrecondition, NotFound
 
-Protocol = Literal["grpc", "http"]
-
 MAX_PORT_OFFSET = 15_400  # with a larger offset, a default port would exceed 65,535
 PORT_STEP = 100
 """Two shops don't share any ports if their port offsets differ by a multiple of this number."""
@@ -37,7 +35,7 @@ class Program:
     name: str
     module: str
     port: int
-    protocol: Protocol
+    protocol: Literal["grpc", "http"]
     internal_port: int | None = None
     secrets: tuple[str, ...] = ()
     migrations: Path | None = None
