@@ -34,15 +34,10 @@ class Authority(Issued):
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:
         """Create an authority with a new key. `name` can have up to 64 characters."""
-        key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
-        extensions = [
-            x509.BasicConstraints(ca=True, path_length=0),
-            x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused),
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-        ]
-        return cls(*_sign(subject, key, valid, extensions, issuer=subject, signer=key))
+        usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused)
+        return cls(*_sign(subject, valid, [x509.BasicConstraints(ca=True, path_length=0), usage]))
 
     def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
         """Issue a certificate for both server and client authentication.
@@ -53,9 +48,6 @@ class Authority(Issued):
             valid: how long the certificate is valid, starting now.
             addresses: the server's IP addresses.
         """
-        issuer = x509.load_pem_x509_certificate(self.certificate).subject
-        signer = cast("EllipticCurvePrivateKey", load_pem_private_key(self.key, None))
-        key = generate_private_key(SECP256R1())
         alternatives = [
             *map(x509.DNSName, names),
             x509.UniformResourceIdentifier(spiffe_id),
@@ -65,25 +57,26 @@ class Authority(Issued):
             x509.BasicConstraints(ca=False, path_length=None),
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
             x509.SubjectAlternativeName(alternatives),
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
         ]
-        return Issued(*_sign(x509.Name([]), key, valid, extensions, issuer=issuer, signer=signer))
+        return Issued(*_sign(x509.Name([]), valid, extensions, self))
 
 
 def _sign(
-    subject: x509.Name,
-    key: EllipticCurvePrivateKey,
-    valid: timedelta,
-    extensions: Sequence[x509.ExtensionType],
-    *,
-    issuer: x509.Name,
-    signer: EllipticCurvePrivateKey,
+    subject: x509.Name, valid: timedelta, extensions: Sequence[x509.ExtensionType], authority: Authority | None = None
 ) -> tuple[bytes, bytes]:
-    """Return the subject's certificate and private key in PEM format."""
-    now = datetime.now(UTC)
+    """Return a certificate for a new key, and the key, in PEM format. Without an authority, the key signs itself."""
+    now, key = datetime.now(UTC), generate_private_key(SECP256R1())
+    issuer, signer = subject, key
+    if authority is not None:
+        issuer = x509.load_pem_x509_certificate(authority.certificate).subject
+        signer = cast("EllipticCurvePrivateKey", load_pem_private_key(authority.key, None))
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - CLOCK_SKEW).not_valid_after(now + valid)
-    for extension in extensions:
+    key_ids = (
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+    )
+    for extension in (*extensions, *key_ids):
         builder = builder.add_extension(extension, critical=isinstance(extension, _CRITICAL))
     certificate = builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
     return certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
