@@ -15,7 +15,7 @@ from chassis.sql.group_commit import GroupCommit
 from chassis.sql.postgres import PostgresDatabase
 from chassis.sql.sqlite import SqliteDatabase
 from chassis.telemetry import semconv
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes
 from chassis.telemetry.store_operations import record_wait, sql_operation
 from shop_kit.clock import Clock
 from shop_kit.serving import Recorded

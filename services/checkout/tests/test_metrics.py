@@ -8,8 +8,7 @@ from opentelemetry.trace import SpanContext
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import State
 from checkout_service.journal import sql

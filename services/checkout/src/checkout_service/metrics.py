@@ -6,8 +6,7 @@ from typing import Any
 import structlog
 
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.semconv import NOTIFICATION_KIND, ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, Order, State

@@ -7,7 +7,7 @@ import grpc
 from opentelemetry.trace import Span, StatusCode
 
 from chassis.telemetry import semconv
-from chassis.telemetry.metrics import Attributes, Histogram
+from chassis.telemetry.instruments import Attributes, Histogram
 from chassis.values.fields import parse_idempotency_key
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]

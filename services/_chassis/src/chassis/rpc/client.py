@@ -23,8 +23,7 @@ from chassis.rpc.connection import Connection
 from chassis.rpc.status import from_rpc_error, recorded_reason
 from chassis.settings import Balancing
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.propagation import TRACEPARENT, baggage_attributes, is_unsampled, unsampled_traceparent
 from chassis.tls.certificates import Certificates
 

@@ -3,8 +3,7 @@
 from chassis.errors import ResourceExhausted
 from chassis.rpc.peers import REASONS, Peers
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.refusals import Refusals
 
 OPTIONS = (

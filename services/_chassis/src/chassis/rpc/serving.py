@@ -29,8 +29,7 @@ from chassis.rpc.limits import Limiter
 from chassis.rpc.peers import UNREAD
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.tls.callers import Callers
 from chassis.values.text import check_text

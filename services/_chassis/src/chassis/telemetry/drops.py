@@ -12,7 +12,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.telemetry import semconv
-from chassis.telemetry.metrics import Counter
+from chassis.telemetry.instruments import Counter
 from chassis.tls.certificates import Certificates
 
 log = structlog.get_logger()
@@ -65,12 +65,14 @@ class SdkLogs(logging.Filter):
 class CountedExporter:
     """Wraps a signal's exporter, counts items that don't reach the collector, and logs the count once a minute at most.
 
-    With `certificates`, recreates the exporter when they change, because OpenTelemetry's exporters read them only once.
+    `prepare` changes each batch before its export. When the `certificates` change, recreates the exporter, because
+    OpenTelemetry's exporters read them only once.
     """
 
     def __init__(
         self, signal: str, create: Callable[[], Any], dropped: Counter, logs: SdkLogs, certificates: Certificates | None
     ) -> None:
+        self.prepare: Callable[[Any], Any] = lambda batch: batch
         self._signal = signal
         self._attributes = ((semconv.SIGNAL, signal),)
         self._create = create
@@ -91,7 +93,7 @@ class CountedExporter:
     def export(self, batch: Any, **options: Any) -> None:
         try:
             self._replace_if_changed()
-            is_delivered = self._exporter.export(batch, **options).name == "SUCCESS"
+            is_delivered = self._exporter.export(self.prepare(batch), **options).name == "SUCCESS"
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes, Histogram
+from chassis.telemetry.instruments import Attributes, Histogram, Telemetry
 from chassis.tls.certificates import Certificates
 
 _IDLE_INTERVAL_SECONDS = 1.0

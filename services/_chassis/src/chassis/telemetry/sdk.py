@@ -5,24 +5,24 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics import Exemplar, MeterProvider
+from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from chassis.telemetry import semconv
 from chassis.telemetry.drops import CountedExporter, SdkLogs
-from chassis.telemetry.instruments import SCOPE, Telemetry
-from chassis.telemetry.metrics import Counter, Histogram
+from chassis.telemetry.instruments import SCOPE, Attributes, Counter, Histogram, Series, Telemetry
 from chassis.telemetry.process_metrics import observe_certificates, observe_process
-from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
@@ -61,9 +61,8 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     queue, batch = settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size
     delay = settings.otel_blrp_schedule_delay
     loggers.add_log_record_processor(BatchLogRecordProcessor(logs_to, delay, min(batch, queue), max_queue_size=queue))
-    reader = PeriodicExportingMetricReader(
-        cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms))
-    )
+    metrics_to.prepare = partial(_add_histograms, resource, histograms)
+    reader = sdk.PeriodicExportingMetricReader(metrics_to)
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     telemetry = Telemetry(
         tracers.get_tracer(SCOPE),
@@ -109,3 +108,41 @@ def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             exporter.shutdown()  # abort the hanging export and prevent further exports
+
+
+def _add_histograms(
+    resource: Resource, histograms: Mapping[str, Histogram], exported: sdk.MetricsData
+) -> sdk.MetricsData:
+    added = [_to_metric(histogram) for histogram in list(histograms.values()) if histogram.series]
+    # Put the histograms into one ResourceMetrics with the SDK's metrics: the encoder keeps only one per resource.
+    scopes = [scope for metrics in exported.resource_metrics for scope in metrics.scope_metrics]
+    scopes.append(sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), added, ""))
+    return sdk.MetricsData([sdk.ResourceMetrics(resource, scopes, "")])
+
+
+def _to_metric(histogram: Histogram) -> sdk.Metric:
+    points = [_to_point(histogram, attributes, series) for attributes, series in list(histogram.series.items())]
+    metric = histogram.metric
+    data = sdk.Histogram(points, sdk.AggregationTemporality.CUMULATIVE)
+    return sdk.Metric(metric.name, metric.description, metric.unit, data)
+
+
+def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> sdk.HistogramDataPoint:
+    # Export each exemplar only once.
+    exemplars, series.exemplars = series.exemplars, {}
+    counts = list(series.counts)
+    return sdk.HistogramDataPoint(
+        attributes=dict(attributes),
+        start_time_unix_nano=histogram.started_unix_nano,
+        time_unix_nano=time.time_ns(),
+        count=sum(counts),
+        sum=series.total,
+        bucket_counts=counts,
+        explicit_bounds=histogram.metric.bounds,
+        min=series.minimum,
+        max=series.maximum,
+        exemplars=[
+            Exemplar({}, value, time_unix_nano, span.span_id, span.trace_id)
+            for value, time_unix_nano, span in exemplars.values()
+        ],
+    )

@@ -15,8 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.propagation import is_sampled
 
 # Shorter waits get no span: nearly every operation waits a few microseconds, and so many spans would clutter traces.
