@@ -31,7 +31,7 @@ from cart_service.domain import (
 from chassis.errors import IdempotencyKeyReused
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
+from chassis.telemetry.store_operations import Operation, PoolTelemetry, StoreTelemetry
 from chassis.values.orders import Item
 
 log = structlog.get_logger()
@@ -102,7 +102,7 @@ class ValkeyPool(BlockingConnectionPool):
         store = StoreTelemetry(
             telemetry, "redis", str(server.get("db") or 0), server.get("host") or server.get("path"), server.get("port")
         )
-        self._telemetry = PoolTelemetry(telemetry, store.name, self.use)
+        self._telemetry = PoolTelemetry(telemetry, store.name, self.max_connections, self.use)
         return store
 
     @override
@@ -110,10 +110,8 @@ class ValkeyPool(BlockingConnectionPool):
         with self._telemetry.measure_wait() if self._telemetry else nullcontext():
             return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
-    def use(self) -> PoolUse:
-        """Return the number of used and idle connections, and the maximum."""
-        counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
-        return PoolUse(counts["used"], counts["idle"], self.max_connections)
+    def use(self) -> dict[str, int]:
+        return {str(attributes[semconv.POOL_STATE]): count for count, attributes in self.get_connection_count()}
 
 
 class ValkeyCartStore(CartStore):

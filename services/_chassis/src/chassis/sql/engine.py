@@ -16,7 +16,7 @@ from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.sqlite import use_write_ahead_log
 from chassis.sql.url import libpq_url, sqlite_path
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
+from chassis.telemetry.store_operations import PoolTelemetry, StoreTelemetry, sql_operation
 
 _CONNECT_SECONDS = "5"  # how long to wait for a new PostgreSQL connection, unless the URL sets `connect_timeout`
 _CONNECTIONS = 5
@@ -64,15 +64,15 @@ class MeasuredPool(AsyncAdaptedQueuePool):
     _telemetry: PoolTelemetry | None = None
 
     def measure(self, telemetry: Telemetry, name: str) -> None:
-        self._telemetry = PoolTelemetry(telemetry, name, self._use)
+        self._telemetry = PoolTelemetry(telemetry, name, _CONNECTIONS + _MORE_CONNECTIONS, self._use)
 
     @override
     def connect(self) -> PoolProxiedConnection:
         with self._telemetry.measure_wait() if self._telemetry else nullcontext():
             return super().connect()
 
-    def _use(self) -> PoolUse:
-        return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS)
+    def _use(self) -> dict[str, int]:
+        return {"used": self.checkedout(), "idle": self.checkedin()}
 
 
 def _measure(engine: Engine, store: StoreTelemetry, telemetry: Telemetry) -> None:
@@ -80,9 +80,7 @@ def _measure(engine: Engine, store: StoreTelemetry, telemetry: Telemetry) -> Non
         engine.pool.measure(telemetry, store.name)
 
     def begin(_connection: Any, _cursor: Any, statement: str, _parameters: Any, context: Any, _many: bool) -> None:
-        measurement = store.measure(sql_operation(statement))
-        setattr(context, _MEASUREMENT, measurement)
-        measurement.__enter__()
+        setattr(context, _MEASUREMENT, store.measure(sql_operation(statement)))
 
     def finish(_connection: Any, _cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool) -> None:
         getattr(context, _MEASUREMENT).__exit__(None, None, None)

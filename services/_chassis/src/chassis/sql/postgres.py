@@ -18,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from chassis.sql.database import Database, Parameters, Statement, StatementRejected
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
+from chassis.telemetry.store_operations import Operation, PoolTelemetry, StoreTelemetry, sql_operation
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class PostgresDatabase(Database):
             reconnect_timeout=0,
             reconnect_failed=_reconnect,
         )
-        self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
+        self._waits = PoolTelemetry(telemetry, self._store.name, _CONNECTIONS, self.use)
         self._reports = asyncio.Semaphore()  # limits reports to one connection
 
     async def __aenter__(self) -> Self:
@@ -94,10 +94,9 @@ class PostgresDatabase(Database):
         async with self._reports:
             return await self.read(text, parameters)
 
-    def use(self) -> PoolUse:
+    def use(self) -> dict[str, int]:
         counts = self._pool.get_stats()
-        size, idle = counts["pool_size"], counts["pool_available"]
-        return PoolUse(size - idle, idle, counts["pool_max"])
+        return {"used": counts["pool_size"] - counts["pool_available"], "idle": counts["pool_available"]}
 
     async def _run(self, batch: Sequence[Statement], within_seconds: float) -> list[list[DictRow]]:
         clock = asyncio.get_running_loop().time

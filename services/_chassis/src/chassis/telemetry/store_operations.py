@@ -6,7 +6,7 @@ descriptions come from the statement's text, which has placeholders instead of v
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -120,31 +120,23 @@ class _Measurement:
         self._store.durations.record(seconds, self._labels, self._span)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    used: int
-    idle: int
-    maximum: int
-
-
 class PoolTelemetry:
-    """Exports a connection pool's metrics, and records spans for waits. The export thread calls `read`."""
+    """Exports a connection pool's metrics, and records spans for waits.
 
-    def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
+    The export thread calls `count`, which returns the number of connections by state: idle or used.
+    """
+
+    def __init__(self, telemetry: Telemetry, name: str, maximum: int, count: Callable[[], Mapping[str, int]]) -> None:
         self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.POOL_WAIT)
         self._labels = labels = ((semconv.POOL_NAME, name),)
         self.waiting = 0
 
-        def count() -> list[tuple[float, Attributes]]:
-            use = read()
-            return [
-                (use.used, (*labels, (semconv.POOL_STATE, "used"))),
-                (use.idle, (*labels, (semconv.POOL_STATE, "idle"))),
-            ]
+        def connections() -> list[tuple[float, Attributes]]:
+            return [(number, (*labels, (semconv.POOL_STATE, state))) for state, number in count().items()]
 
-        telemetry.observe(semconv.POOL_CONNECTIONS, count)
-        telemetry.observe(semconv.POOL_MAX, lambda: [(read().maximum, labels)])
+        telemetry.observe(semconv.POOL_CONNECTIONS, connections)
+        telemetry.observe(semconv.POOL_MAX, lambda: [(maximum, labels)])
         telemetry.observe(semconv.POOL_PENDING, lambda: [(self.waiting, labels)])
 
     @contextmanager
