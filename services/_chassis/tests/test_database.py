@@ -14,7 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis.sql.engine import is_current, open_engine
 from chassis.sql.migrate import migrate, stored_revision
-from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path, validate_url
+from chassis.sql.settings import parse_database_url
+from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 FIRST = """
 revision = "0001"
@@ -54,10 +55,10 @@ import asyncio, sys
 from pathlib import Path
 from chassis.sql.opening import open_database
 from chassis.sql.migrate import migrate
-from chassis.sql.url import validate_url
+from chassis.sql.settings import parse_database_url
 
 async def main(url, migrations):
-    validate_url(url)
+    parse_database_url(url)
     migrate(url, Path(migrations))
     async with open_database(url, unavailable=OSError) as database:
         await database.read("SELECT 1", {})
@@ -132,7 +133,7 @@ def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 @pytest.mark.parametrize("rest", ["user:secret@host:1/name?sslmode=require", "u:a%40b@one:1,[::1]:2/n?host=/x,y", "/n"])
 def test_every_form_of_a_postgresql_url_is_accepted(scheme: str, rest: str) -> None:
-    validate_url(f"{scheme}://{rest}")
+    parse_database_url(f"{scheme}://{rest}")
     assert libpq_url(f"{scheme}://{rest}") == f"postgresql://{rest}"
 
 
@@ -166,7 +167,7 @@ NOT_ENCODED = ("sec@ret@host/n", "sec/ret@host/n", "sec ret@host/n", "secret@[::
 )
 def test_any_other_url_is_rejected_without_quoting_it(url: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as rejected:
-        validate_url(url)
+        parse_database_url(url)
     assert not re.search("sec|ret|host", str(rejected.value))
 
 

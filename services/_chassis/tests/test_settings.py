@@ -113,9 +113,9 @@ def test_an_invalid_secret_is_not_printed(capsys: pytest.CaptureFixture[str], na
     assert SECRET not in line
 
 
-def test_a_migration_reads_no_setting_but_the_database_url() -> None:
-    assert load_database_url(Stored, {}) == "sqlite:///default.db"
-    assert load_database_url(Stored, {"DATABASE_URL": "sqlite:///own.db"}) == "sqlite:///own.db"
+def test_a_migration_reads_no_setting_but_the_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///own.db")
+    assert load_database_url(Stored) == "sqlite:///own.db"
 
 
 def test_settings_can_not_be_changed() -> None:

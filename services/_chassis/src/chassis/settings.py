@@ -132,10 +132,10 @@ def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ)
     return settings(**_load_fields(settings, fields(settings), environment))
 
 
-def load_one(settings: type[Settings], name: str, environment: Mapping[str, str] = os.environ) -> Any:
+def load_one(settings: type[Settings], name: str) -> Any:
     """Read one setting, even if other settings are missing or invalid."""
     (chosen,) = (found for found in fields(settings) if found.name == name)
-    return _load_fields(settings, [chosen], environment).get(name, chosen.default)
+    return _load_fields(settings, [chosen], os.environ).get(name, chosen.default)
 
 
 def _load_fields(
