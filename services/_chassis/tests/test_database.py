@@ -13,9 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis.sql.engine import is_current, open_engine
-from chassis.sql.migrate import migrate, stored_revision
+from chassis.sql.migrate import STORED_REVISION, migrate
 from chassis.sql.settings import parse_database_url
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
+from shop_kit.databases import execute
 
 FIRST = """
 revision = "0001"
@@ -107,7 +108,7 @@ async def test_a_failed_migration_is_rolled_back(url: str, migrations: Path, ope
     (migrations / "versions" / "0003_failing.py").write_text(FAILING)
     with pytest.raises(Exception, match="nowhere"):
         migrate(url, migrations)
-    assert stored_revision(url) == "0002"
+    assert execute(url, STORED_REVISION) == [("0002",)]
     assert await texts(opened) == ["migrated"]
 
 
@@ -120,7 +121,7 @@ async def test_a_database_is_current_unless_a_migration_is_pending_and_one_of_a_
     async with opened.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
     migrate(url, migrations)
-    assert stored_revision(url) == "0099"
+    assert execute(url, STORED_REVISION) == [("0099",)]
     assert await is_current(opened, migrations)
 
 

@@ -10,10 +10,11 @@ import pytest
 from typing_extensions import override
 
 from chassis.sql.database import Database, Statement, is_rejected
-from chassis.sql.migrate import migrate, stored_revision
+from chassis.sql.migrate import STORED_REVISION, migrate
 from chassis.sql.opening import open_database
 from chassis.sql.postgres import ANSWER_WITHIN_SECONDS
 from chassis.sql.url import DatabaseUnusable
+from shop_kit.databases import execute
 from shop_kit.postgres_relay import Peer, Relay, TransactionPooler
 from shop_kit.waiting import wait_until
 
@@ -126,10 +127,10 @@ async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behin
                 assert await (await other.execute(PREPARED)).fetchone() == (0,)
 
 
-async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str) -> None:
+async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str, tmp_path: Path) -> None:
     async with UnreliableRelay(postgres_url) as relay:
         with pytest.raises(DatabaseUnusable, match="server does not support SSL"):
-            await asyncio.to_thread(stored_revision, f"{relay.url()}?sslmode=require", connect_seconds=0)
+            await asyncio.to_thread(migrate, f"{relay.url()}?sslmode=require", tmp_path, connect_seconds=0)
 
 
 async def test_migrating_waits_for_a_server_that_is_starting(postgres_url: str, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ async def test_migrating_waits_for_a_server_that_is_starting(postgres_url: str, 
         await wait_until(lambda: relay.refused)
         relay.refusing = False
         await migrating
-    assert stored_revision(postgres_url) == "1"
+    assert execute(postgres_url, STORED_REVISION) == [("1",)]
 
 
 async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connection(

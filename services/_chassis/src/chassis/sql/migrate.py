@@ -35,22 +35,26 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
         upgrade(url, migrations)
 
 
-def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    if (path := sqlite_path(url)) is not None:
+def needs_migration(url: str, migrations: Path, *, connect_seconds: float) -> bool:
+    """Return whether a migration is pending. Raise DatabaseUnusable if the database can't be read or migrated."""
+    if (path := sqlite_path(url)) is None:
+        row = _read_postgres(libpq_url(url), connect_seconds)
+    else:
         _require_writable(path)
-    return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
-
-
-def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
-    """Return the database's revision, or None before the first migration. Raise DatabaseUnusable if reading fails."""
-    path = sqlite_path(url)
-    row = _read_postgres(libpq_url(url), connect_seconds) if path is None else _read_sqlite(path)
-    return None if row is None else str(row[0])
+        row = _read_sqlite(path)
+    return is_pending(None if row is None else str(row[0]), migrations)
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
     """Return whether any migration has not run yet. If a newer release has migrated the database, none is pending."""
-    superseded = _superseded(migrations)
+    revisions: set[str] = set()
+    superseded: set[str] = set()
+    # Alembic could read the revisions, but is slow to import.
+    for file in (migrations / "versions").glob("*.py"):
+        for is_predecessor, revision in _REVISION.findall(file.read_text(encoding="utf-8")):
+            (superseded if is_predecessor else revisions).add(revision)
+    if len(revisions - superseded) != 1:
+        raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
     return stored is None or stored in superseded
 
 
@@ -103,18 +107,6 @@ def _read_sqlite(path: Path) -> tuple[Any, ...] | None:
                 return None
             raise DatabaseUnusable(f"{path}: {error}") from error
     return row
-
-
-def _superseded(migrations: Path) -> set[str]:
-    """Return the revisions in a folder that have a successor. Alembic could do this, but is slow to import."""
-    revisions: set[str] = set()
-    superseded: set[str] = set()
-    for file in (migrations / "versions").glob("*.py"):
-        for is_predecessor, revision in _REVISION.findall(file.read_text(encoding="utf-8")):
-            (superseded if is_predecessor else revisions).add(revision)
-    if len(revisions - superseded) != 1:
-        raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
-    return superseded
 
 
 if __name__ == "__main__":
