@@ -64,11 +64,15 @@ async def read_page(
     if request.order_ids:
         limit_count(request.order_ids, "order_ids", max_count=PAGE_SIZE)
         return await find(request.order_ids), ""
-    page = await scan(parse_position(since, request.page_token), PAGE_SIZE)
-    return page, next_page_token(page)
+    page = await scan(_parse_position(since, request.page_token), PAGE_SIZE)
+    if not page:  # the list ends with an empty page
+        return page, ""
+    end = page[-1].position
+    # repr keeps all digits. If the time were rounded, pages would skip or repeat entries.
+    return page, f"{end.at!r} {end.key}"
 
 
-def parse_position(since: float, page_token: str) -> Position:
+def _parse_position(since: float, page_token: str) -> Position:
     """Return where a page begins: at the token's position or, without a token, at the Unix time `since`."""
     if not page_token:
         return Position(since)
@@ -81,12 +85,3 @@ def parse_position(since: float, page_token: str) -> Position:
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
     return Position(seconds, key)
-
-
-def next_page_token(page: Sequence[Entry]) -> str:
-    """Return the next page's token, or "" if this page is empty: the list ends with an empty page."""
-    if not page:
-        return ""
-    end = page[-1].position
-    # repr keeps all digits. If the time were rounded, pages would skip or repeat entries.
-    return f"{end.at!r} {end.key}"
