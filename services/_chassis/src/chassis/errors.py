@@ -108,6 +108,9 @@ class Internal(DomainError):
     """The peer failed unexpectedly. The operation may or may not have taken effect."""
 
 
+KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
+"""Each kind is named after its gRPC status code, such as NotFound after NOT_FOUND."""
+
 REFUSALS: tuple[type[DomainError], ...] = (
     InvalidArgument,
     FailedPrecondition,

@@ -13,17 +13,16 @@ import signal
 import time
 from contextlib import suppress
 
-from chassis.errors import DomainError
+from chassis.errors import KINDS
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
 # Multiples of the golden ratio, modulo 1, are evenly distributed. `%percent` uses them to spread the selected calls.
 _GOLDEN_RATIO = 0.6180339887498949
-_KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
 _ENTRY = re.compile(
     r"(?P<name>[^=]+)="
-    rf"(?P<action>kill|hang|error(:({'|'.join(_KINDS)}))?|stall:\d{{1,3}}(\.\d+)?|burn:\d(\.\d+)?|leak:\d\d?)"
+    rf"(?P<action>kill|hang|error(:({'|'.join(KINDS)}))?|stall:\d{{1,3}}(\.\d+)?|burn:\d(\.\d+)?|leak:\d\d?)"
     r"(%(?P<percent>[1-9]\d?))?(\*(?P<times>\d+))?"
 )
 
@@ -69,7 +68,7 @@ class Failpoint:
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would use no physical memory
             case _ if self._argument:  # the message doesn't name the failpoint, so this looks like a real failure
-                raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
+                raise KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 

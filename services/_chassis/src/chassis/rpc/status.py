@@ -27,12 +27,7 @@ _HINTS = {
     "Secure read failed": _CLOSED,
 }
 
-# Each kind in `chassis.errors` is named after its status code, such as NotFound after NOT_FOUND.
-_CODES = {
-    kind: grpc.StatusCode[kind.default_reason]
-    for kind in errors.DomainError.__subclasses__()
-    if kind.__module__ == errors.__name__
-}
+_CODES = {kind: grpc.StatusCode[code] for code, kind in errors.KINDS.items()}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 # A service that isn't allowed to call its peer is misconfigured: its own callers aren't at fault, and can retry later.
 _KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
