@@ -19,11 +19,10 @@ from chassis.proxies import ignore_proxies
 from chassis.settings import ServerSettings, load
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, needs_migration
 from chassis.sql.settings import load_database_url
-from chassis.sql.url import DatabaseUnusable
-from chassis.sql.volume import observe_volume
+from chassis.sql.url import DatabaseUnusable, sqlite_path
 from chassis.telemetry import logging, otlp
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.process_metrics import record_loop_lag
+from chassis.telemetry.process_metrics import observe_volume, record_loop_lag
 
 log = structlog.get_logger()
 
@@ -65,8 +64,8 @@ def run_process(
         _migrate(url, migrations, connect_seconds)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger, final=True)
-    if url:
-        observe_volume(telemetry, url)
+    if (path := sqlite_path(url)) is not None:
+        observe_volume(telemetry, path)
     try:
         # uvloop serves 15 % more calls per second than asyncio's own loop.
         uvloop.run(_serve_until_stopped(serving, settings, telemetry))

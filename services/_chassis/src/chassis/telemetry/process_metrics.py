@@ -1,15 +1,15 @@
-"""Process metrics: CPU, memory, threads, open files, garbage collection, event loop lag and the TLS certificate."""
+"""Process metrics: CPU, memory, threads, files, volume, garbage collection, event loop lag and TLS certificate."""
 
 import asyncio
 import gc
 import os
 import resource
+import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Attributes, Histogram, Telemetry
+from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.tls.certificates import Certificates
 
 _IDLE_INTERVAL_SECONDS = 1.0
@@ -24,7 +24,16 @@ def observe_process(telemetry: Telemetry) -> None:
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
     telemetry.observe(semconv.PROCESS_FILES, lambda: [(len(os.listdir("/proc/self/fd")), ())])  # noqa: PTH208
     telemetry.observe(semconv.GC_COLLECTIONS, _collections)
-    gc.callbacks.append(_pause_recorder(telemetry.histogram(semconv.GC_PAUSE)))
+    pauses, started = telemetry.histogram(semconv.GC_PAUSE), 0.0
+
+    def record_pause(phase: str, _info: object) -> None:
+        nonlocal started
+        if phase == "start":
+            started = time.perf_counter()
+        else:
+            pauses.record(time.perf_counter() - started)
+
+    gc.callbacks.append(record_pause)
 
 
 def _resident_bytes() -> list[tuple[float, Attributes]]:
@@ -40,27 +49,23 @@ def _collections() -> list[tuple[float, Attributes]]:
     return [(found["collections"], ((semconv.GC_GENERATION, number),)) for number, found in enumerate(gc.get_stats())]
 
 
-def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
-    """Return a callback that the garbage collector calls before and after each collection."""
-    started = 0.0
+def observe_volume(telemetry: Telemetry, path: Path) -> None:
+    """Export the size of a SQLite file and the usage of its volume. When the volume is full, every write fails."""
+    telemetry.observe(semconv.STORE_USAGE, lambda: [(_sqlite_bytes(path), ())])
+    telemetry.observe(semconv.STORE_VOLUME_USAGE, lambda: [(shutil.disk_usage(path.parent).used, ())])
+    # Like `df`, exclude the space reserved for root: the limit is the used and the free space.
+    telemetry.observe(semconv.STORE_VOLUME_LIMIT, lambda: [(sum(shutil.disk_usage(path.parent)[1:]), ())])
 
-    def record(phase: str, _info: dict[str, int]) -> None:
-        nonlocal started
-        if phase == "start":
-            started = time.perf_counter()
-        else:
-            pauses.record(time.perf_counter() - started)
 
-    return record
+def _sqlite_bytes(path: Path) -> int:
+    log = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (log.stat().st_size if log.exists() else 0)
 
 
 def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> None:
-    def lifetime() -> float:
-        return certificates.current.expires_at - certificates.current.valid_from
-
     # Call refresh() here: otherwise, a process that neither serves nor makes calls would never reload the files.
     telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
-    telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
+    telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(certificates.current.lifetime_seconds, ())])
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])
 
 

@@ -13,13 +13,13 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate, its key and the trusted authorities, all in PEM format. Times are in seconds since 1970."""
+    """A certificate, its key and the trusted authorities, all in PEM format."""
 
     certificate: bytes
     key: bytes = field(repr=False)
     authorities: bytes
-    valid_from: float
-    expires_at: float  # when the certificate or the last authority expires, whichever is earlier
+    lifetime_seconds: float
+    expires_at: float  # when the certificate or the last authority expires, whichever is earlier, since 1970
 
 
 class Certificates:
@@ -97,7 +97,8 @@ def _load(folder: Path) -> Identity:
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
     # `ends` is empty if ca.crt is a self-signed certificate that isn't a CA.
-    return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
+    expires_at = min(expires_at, max(ends, default=expires_at))
+    return Identity(certificate, key, authorities, expires_at - valid_from, expires_at)
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
