@@ -2,7 +2,7 @@
 
 from chassis.rpc.serving import _SERVER_FAULTS
 from chassis.telemetry import semconv
-from chassis.telemetry.semconv import Kind, Metric
+from chassis.telemetry.semconv import Metric
 
 SERVICE = "service_name"
 INSTANCE = "service_instance_id"
@@ -45,7 +45,7 @@ def firing(severities: str = "page|ticket") -> str:
 
 
 def _count(metric: Metric) -> str:
-    return metric.series[1] if metric.kind is Kind.HISTOGRAM else metric.series[0]
+    return metric.series[1] if metric.kind == "histogram" else metric.series[0]
 
 
 def rate(metric: Metric, by: str, *matchers: str) -> str:

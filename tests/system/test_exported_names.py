@@ -37,10 +37,10 @@ def attributes_of_spans(shop: RunningShop) -> set[str]:
 
 def kind_of(metric: WireMetric) -> Kind:
     if metric.HasField("histogram"):
-        return Kind.HISTOGRAM
+        return "histogram"
     if metric.HasField("gauge"):
-        return Kind.GAUGE
-    return Kind.COUNTER if metric.sum.is_monotonic else Kind.UP_DOWN_COUNTER
+        return "gauge"
+    return "counter" if metric.sum.is_monotonic else "up_down_counter"
 
 
 def attributes_of_points(metric: WireMetric) -> Iterator[tuple[str, object]]:

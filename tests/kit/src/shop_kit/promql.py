@@ -6,7 +6,7 @@ from typing import Any
 import promql_parser as promql
 
 from chassis.telemetry import semconv
-from chassis.telemetry.semconv import Kind, Metric
+from chassis.telemetry.semconv import Metric
 
 # The resource attributes that Prometheus adds to all series of a process.
 RESOURCE = {
@@ -50,7 +50,7 @@ ALERT = {"alertname", "alertstate", "severity", "service_name", "slo", "k8s_name
 
 def labels_of(metric: Metric) -> set[str]:
     own = {attribute.replace(".", "_") for attribute in metric.attributes}
-    return RESOURCE | own | ({"le"} if metric.kind is Kind.HISTOGRAM else set())
+    return RESOURCE | own | ({"le"} if metric.kind == "histogram" else set())
 
 
 KNOWN = {

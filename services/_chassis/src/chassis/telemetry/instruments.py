@@ -108,5 +108,5 @@ class Telemetry:
             except OSError:  # if a file doesn't exist yet, for example, still export the other metrics
                 return []
 
-        create = getattr(self.meter, f"create_observable_{metric.kind.value}")
+        create = getattr(self.meter, f"create_observable_{metric.kind}")
         create(metric.name, [callback], unit=metric.unit, description=metric.description)

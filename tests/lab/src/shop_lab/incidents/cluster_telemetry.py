@@ -11,7 +11,7 @@ import httpx2
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from chassis.telemetry.semconv import METRICS, Kind, Metric
+from chassis.telemetry.semconv import METRICS, Metric
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 from shop_lab.incidents.own_time import Columns
@@ -108,10 +108,10 @@ class Stores:
 def _queries(metric: Metric, matcher: str) -> Iterator[tuple[str, str]]:
     """Yield the suffixes of a metric's columns with their queries: the same values as of a local recording."""
     *_, first = metric.series[:1]
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind == "histogram":
         _, count, total = (_rate(series, matcher) for series in metric.series)
         yield from (("", f"{total} / {count}"), ("-count", count))
-    elif metric.kind is Kind.COUNTER:
+    elif metric.kind == "counter":
         yield "", _rate(first, matcher)
     else:
         yield "", f"sum by (service_name) ({first}{{{matcher}}})"
