@@ -20,27 +20,24 @@ _RETRY_AFTER_SECONDS = 5
 REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "connection"
 
 
-def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
-    """Answer 503 while `max_requests` requests are in flight, and 408 if a body takes longer than `body_seconds`.
+@dataclass
+class LimitedApplication:
+    """Answers 503 while `max_requests` requests are in flight, and 408 if a body takes longer than `body_seconds`.
 
     A request counts toward `max_requests` only once its body has arrived, so clients who never send a body can't use up
     the limit. If a request is refused at that point, the application sees a disconnected client. Don't use uvicorn's
     `limit_concurrency` instead: it also refuses health probes, so Kubernetes would restart an overloaded pod.
     """
-    limit = _Limit(max_requests, refusals)
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        deadline = asyncio.get_running_loop().time() + body_seconds
-        await _Request(receive, send, deadline, limit).serve(app, scope)
-
-    return serve
-
-
-@dataclass
-class _Limit:
-    max_requests: int
+    app: ASGIApp
     refusals: Refusals
+    max_requests: int
+    body_seconds: float
     in_flight: int = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        deadline = asyncio.get_running_loop().time() + self.body_seconds
+        await _Request(receive, send, deadline, self).serve(scope)
 
 
 @dataclass
@@ -48,17 +45,17 @@ class _Request:
     _receive: Receive
     _send: Send
     _deadline: float | None
-    _limit: _Limit
+    _limit: LimitedApplication
     _is_counted: bool = False
     _refusal: Response | None = None
     _has_response: bool = False
 
-    async def serve(self, app: ASGIApp, scope: Scope) -> None:
+    async def serve(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         try:
             if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
                 self._count()
-            await app(scope, self.receive, self.send)
+            await self._limit.app(scope, self.receive, self.send)
         except ClientDisconnect:
             if self._refusal is None or self._has_response:
                 raise

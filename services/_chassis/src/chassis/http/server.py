@@ -19,8 +19,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
 from chassis.http.checks import with_allowed_hosts, with_one_length, with_probes
-from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, with_limits
-from chassis.http.serving import ObservedApplication, with_headers, with_https
+from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, LimitedApplication
+from chassis.http.serving import ObservedApplication, with_headers
 from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.telemetry.instruments import Telemetry
@@ -77,13 +77,10 @@ class HttpService:
         settings = self.settings
         # Probes bypass the limits, or busy pods would be restarted. They also bypass the host check, because their Host
         # header is the pod's address.
-        limited = with_limits(
-            app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
-        )
+        limited = LimitedApplication(app, self.refusals, settings.max_connections, settings.body_timeout_seconds)
         checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
         observed = ObservedApplication(checked, self.telemetry, self.unobserved, trusts=settings.trust_traces)
-        headed = with_headers(with_probes(observed, self.is_ready))
-        served = with_https(headed) if settings.secure_cookie else headed
+        served = with_headers(with_probes(observed, self.is_ready), always_https=settings.secure_cookie)
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", served), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:

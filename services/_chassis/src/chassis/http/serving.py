@@ -48,10 +48,15 @@ PAGE_HEADERS = {
 """Headers for HTML pages that load scripts, styles and images only from their own origin."""
 
 
-def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add `headers`, and HSTS over TLS, to responses that don't set them already. The defaults are meant for JSON."""
+def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS, *, always_https: bool = False) -> ASGIApp:
+    """Add `headers`, and HSTS over TLS, to responses that don't set them already. The defaults are meant for JSON.
+
+    With `always_https`, treat all requests as HTTPS, even if the proxy that terminates TLS isn't trusted to say so.
+    """
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "scheme": "https"} if always_https else scope
+
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = MutableHeaders(scope=message)
@@ -61,15 +66,6 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
             await send(message)
 
         await app(scope, receive, send_with_defaults)
-
-    return serve
-
-
-def with_https(app: ASGIApp) -> ASGIApp:
-    """Treat all requests as HTTPS, even if the proxy that terminates TLS isn't trusted to send X-Forwarded-Proto."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "scheme": "https"}, receive, send)
 
     return serve
 
