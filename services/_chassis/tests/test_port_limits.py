@@ -11,7 +11,7 @@ import pytest_asyncio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis.rpc import limits, peers
+from chassis.rpc import limits
 from chassis.telemetry import refusals
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import Carts
@@ -112,14 +112,14 @@ async def test_of_too_many_connections_those_without_a_call_yield_and_probes_hav
 
 
 async def test_a_port_without_file_descriptors_for_its_checks_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_UNCHECKED_CALLS", 0)
-    monkeypatch.setattr(peers, "_connections", Mock(side_effect=OSError))
+    monkeypatch.setattr(limits, "_UNCHECKED_CALLS", 0)
+    monkeypatch.setattr(limits, "_connections", Mock(side_effect=OSError))
     async with serving() as port:
         assert await port.serves()
 
 
 async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "_REQUEST_SECONDS", 0.2)
     async with serving() as port:
         half = frame(0, 0, 1, message(bytes(1000))[:500])
         client = await port.connect(PREFACE + begun(2) + half)
@@ -147,8 +147,8 @@ WATCH = b"/grpc.health.v1.Health/Watch"
 async def test_the_connection_that_holds_the_most_is_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reason: str, path: bytes, body: bytes | None
 ) -> None:
-    monkeypatch.setattr(peers, "_MAX_BYTES", 200_000)
-    monkeypatch.setattr(peers, "_CALL_BYTES", 0 if body is None else peers._CALL_BYTES)  # 0: only what was sent counts
+    monkeypatch.setattr(limits, "_MAX_BYTES", 200_000)
+    monkeypatch.setattr(limits, "_CALL_BYTES", 0 if body is None else limits._CALL_BYTES)  # 0: only sent data counts
     sent, large = {"x": 7_000 * b"a"} if body is None else {}, cart_pb2.Cart(user_id="u" * 50_000)
     async with serving(Carts(lambda _: large)) as port:
         few, many = [
@@ -222,7 +222,7 @@ async def test_malformed_requests_of_health_and_reflection_are_invalid_arguments
 
 async def test_a_flood_of_refusals_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "_LOG_SECONDS", 0.2)
-    monkeypatch.setattr(peers, "_REQUEST_SECONDS", 0)
+    monkeypatch.setattr(limits, "_REQUEST_SECONDS", 0)
     with structlog.testing.capture_logs() as logs:
         async with serving() as port:
             await port.connect(PREFACE + begun(90))

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
-from chassis.rpc import peers, server
+from chassis.rpc import limits, server
 from chassis.sql.migrate import migrate
 from chassis.telemetry import logging
 from chassis.telemetry.instruments import SCOPE, Telemetry
@@ -89,7 +89,7 @@ async def place_orders(folder: Path, ratio: float) -> None:
 if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
-    peers._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
+    limits._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
     placing.READ_WITHIN_SECONDS = outbox.SEND_NOW_SECONDS = shipping.SHIP_SECONDS = PATIENCE_SECONDS
     channels._READ_SECONDS = channels._SEND_SECONDS = PATIENCE_SECONDS  # longer than customers wait
     quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG

@@ -24,11 +24,6 @@ def idempotency_key(metadata: Mapping[str, str]) -> str | None:
     return None if given is None else parse_idempotency_key(given)
 
 
-def span_attributes(attributes: Attributes) -> dict[str, str | int]:
-    """Return the initial attributes of a call's span. If the call fails, `record_call` changes the status."""
-    return {**dict(attributes), semconv.RPC_STATUS: "OK"}
-
-
 def record_call(
     span: Span, durations: Histogram, attributes: Attributes, code: str, seconds: float, *, failed: bool
 ) -> None:

@@ -90,15 +90,13 @@ def channel(
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
-    config: dict[str, Any] = {
+    config = {
         # gRPC's default, pick_first, sends all of a channel's calls to one pod.
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
         # Stop retrying while more than one call in ten fails, because retries would keep an overloaded peer down.
         "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
-    }
-    if retryable:
-        config["methodConfig"] = [
+        "methodConfig": [
             {
                 "name": [{"service": service, "method": method} for method in retryable],
                 "retryPolicy": {
@@ -110,7 +108,8 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
                     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
                 },
             }
-        ]
+        ],
+    }
     return json.dumps(config)
 
 
@@ -132,7 +131,8 @@ class _Method:
             (semconv.RPC_METHOD, name),
             (semconv.SERVER_ADDRESS, host.strip("[]") or target),
         )
-        self._span_attributes = calls.span_attributes(self.attributes)
+        # `record_call` changes the status if the call fails.
+        self._span_attributes: dict[str, str | int] = {**dict(self.attributes), semconv.RPC_STATUS: "OK"}
         if port.isdecimal():
             self._span_attributes[semconv.SERVER_PORT] = int(port)
 

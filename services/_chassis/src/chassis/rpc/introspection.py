@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from chassis.errors import InvalidArgument
 from chassis.rpc.calls import ServicerContext
-from chassis.rpc.peers import OPEN_CALL, Peers
+from chassis.rpc.limits import OPEN_CALL, Peers
 from chassis.rpc.serving import decoder
 from chassis.rpc.status import to_status
 
@@ -74,41 +74,38 @@ class _Descriptors:
             return Default().FindMethodByName(symbol).containing_service.file
 
 
-class Introspection:
-    """Creates health and reflection handlers. Their calls don't count as in flight, because probes must not be shed."""
+# Health and reflection calls don't count as in flight, because probes must not be shed.
+def health_handlers(health: Health, peers: Peers) -> dict[str, Any]:
+    return {
+        "Check": _handler(peers, health_pb2.HealthCheckRequest, health.check),
+        "List": _handler(peers, health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
+        "Watch": _handler(peers, health_pb2.HealthCheckRequest, health.watch),
+    }
 
-    def __init__(self, peers: Peers) -> None:
-        self._peers = peers
 
-    def health(self, health: Health) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
-        return {
-            "Check": self._handler(health_pb2.HealthCheckRequest, health.check),
-            "List": self._handler(health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
-            "Watch": self._handler(health_pb2.HealthCheckRequest, health.watch),
-        }
+def reflection_handlers(service_names: Sequence[str], peers: Peers) -> dict[str, dict[str, Any]]:
+    names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
+    servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
+    handler = _handler(peers, reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
+    return {name: {"ServerReflectionInfo": handler} for name in _REFLECTION}
 
-    def reflection(self, service_names: Sequence[str]) -> "dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]":
-        names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
-        servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
-        handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
-        return {name: {"ServerReflectionInfo": handler} for name in _REFLECTION}
 
-    def _handler(self, kind: Any, serve: Callable[[Any, Any], Any]) -> "grpc.RpcMethodHandler[Any, Any]":
-        decode = decoder(kind.FromString, kind.DESCRIPTOR)
+def _handler(peers: Peers, kind: Any, serve: Callable[[Any, Any], Any]) -> Any:
+    decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
-        async def received(context: ServicerContext) -> AsyncIterator[Message]:
-            peer = context.peer()
-            while (raw := await self._peers.wait(context, context.read(), peer)) is not grpc.aio.EOF:
-                self._peers.hold(peer, raw, OPEN_CALL)
-                try:
-                    request = decode(raw)
-                except InvalidArgument as error:
-                    await context.abort_with_status(to_status(error))
-                yield request
+    async def received(context: ServicerContext) -> AsyncIterator[Message]:
+        peer = context.peer()
+        while (raw := await peers.wait(context, context.read(), peer)) is not grpc.aio.EOF:
+            peers.hold(peer, raw, OPEN_CALL)
+            try:
+                request = decode(raw)
+            except InvalidArgument as error:
+                await context.abort_with_status(to_status(error))
+            yield request
 
-        async def respond(_requests: object, context: ServicerContext) -> None:
-            async for response in serve(received(context), context):
-                await context.write(response.SerializeToString())
+    async def respond(_requests: object, context: ServicerContext) -> None:
+        async for response in serve(received(context), context):
+            await context.write(response.SerializeToString())
 
-        # A stream without serializers: otherwise, grpc.aio would mishandle malformed and missing requests.
-        return grpc.stream_stream_rpc_method_handler(respond)
+    # A stream without serializers: otherwise, grpc.aio would mishandle malformed and missing requests.
+    return grpc.stream_stream_rpc_method_handler(respond)

@@ -10,9 +10,7 @@ from chassis.background import repeat
 from chassis.rpc import limits
 from chassis.rpc.connection import server_credentials
 from chassis.rpc.grpc_server import Server
-from chassis.rpc.introspection import Health, Introspection
-from chassis.rpc.limits import Limiter
-from chassis.rpc.peers import SPARE_CONNECTIONS
+from chassis.rpc.introspection import Health, health_handlers, reflection_handlers
 from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
@@ -45,7 +43,7 @@ class Listener:
             # With SO_REUSEPORT, a second server on the port would take some of the connections instead of failing.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
-            ("grpc.max_allowed_incoming_connections", settings.max_connections + SPARE_CONNECTIONS),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections + limits.SPARE_CONNECTIONS),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
             ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
             # By default, gRPC closes connections whose clients ping as often as ours do ("too many pings").
@@ -53,8 +51,7 @@ class Listener:
             ("grpc.keepalive_permit_without_calls", 1),
             *limits.OPTIONS,
         ]
-        self.limiter = Limiter(name, settings.max_concurrent_rpcs, settings.max_connections, telemetry)
-        self._introspection = Introspection(self.limiter.peers)
+        self.limiter = limits.Limiter(name, settings.max_concurrent_rpcs, settings.max_connections, telemetry)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self.registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
@@ -63,10 +60,10 @@ class Listener:
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port (0 picks a free one) and return its number. If that fails, raise OSError naming `setting`."""
         # Don't wrap health and reflection, or probes would count toward the limit and clutter the telemetry.
-        services, address = self.registrar.methods, f"{self._host}:{port}"
-        methods = {**services, SERVICE_NAME: self._introspection.health(self.health)}
+        services, peers, address = self.registrar.methods, self.limiter.peers, f"{self._host}:{port}"
+        methods = {**services, SERVICE_NAME: health_handlers(self.health, peers)}
         if services:
-            methods |= self._introspection.reflection([*services])
+            methods |= reflection_handlers([*services], peers)
         self._server = Server(self._options)
         for service, handlers in methods.items():
             self._server.add_registered_method_handlers(service, handlers)
@@ -79,10 +76,8 @@ class Listener:
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._server.start()
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        self.limiter.peers.port = bound
-        self._watching = asyncio.create_task(
-            repeat(self.limiter.peers.watch, 0, "connections not checked"), name="watch"
-        )
+        peers.port = bound
+        self._watching = asyncio.create_task(repeat(peers.watch, 0, "connections not checked"), name="watch")
         return bound
 
     def set_readiness(self, *, ready: bool) -> None:

@@ -25,8 +25,7 @@ from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from chassis.rpc.access import Serve, for_callers
 from chassis.rpc.calls import ServicerContext
-from chassis.rpc.limits import Limiter
-from chassis.rpc.peers import UNREAD
+from chassis.rpc.limits import UNREAD, Limiter
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Attributes, Telemetry
@@ -131,7 +130,7 @@ class _Method:
         self._limiter = limiter
         self._in_flight = 0
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
-        self._span_attributes = calls.span_attributes(self._attributes)
+        self._span_attributes = {**dict(self._attributes), semconv.RPC_STATUS: "OK"}  # unless `record_call` changes it
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only the errors that grpc.aio expects: AbortError and CancelledError."""
