@@ -144,7 +144,9 @@ class _Method:
         self._in_flight += 1
         try:
             # Admit the call before decoding it: an overloaded service must not spend time on calls that it sheds.
-            self._admit(context)
+            self._limiter.admit(self._in_flight)
+            if (seconds := context.time_remaining()) is not None:
+                deadline.set(asyncio.get_running_loop().time() + seconds)
             response = await self._handler(self._decode(raw), context)
             return self._limiter.peers.hold(peer, response.SerializeToString(), UNREAD)
         except DomainError as error:
@@ -169,12 +171,6 @@ class _Method:
             self._in_flight -= 1
             seconds, failed = time.perf_counter() - started, code in _SERVER_FAULTS
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
-
-    def _admit(self, context: ServicerContext) -> None:
-        """Raise Overloaded if a limit has been reached; otherwise set the deadline."""
-        self._limiter.admit(self._in_flight)
-        if (seconds := context.time_remaining()) is not None:
-            deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current. In an unsampled trace, just make the caller's span current."""

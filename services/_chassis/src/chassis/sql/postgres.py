@@ -133,7 +133,8 @@ class PostgresDatabase(Database):
                         raise
                     raise TimeoutError from None
         except BaseException as error:
-            if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
+            is_lasting = isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _LASTING_CLASSES
+            if not (is_lasting and connection.info.transaction_status == TransactionStatus.IDLE):
                 await connection.close()  # after a failover, it may still be connected to the old primary
             raise
         finally:
@@ -197,10 +198,6 @@ def _is_transient(error: psycopg.Error) -> bool:
     if error.sqlstate is None:  # the connection failed, or a value can't be sent (DataError)
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
-
-
-def _keeps_session(error: BaseException) -> bool:
-    return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _LASTING_CLASSES
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:

@@ -6,7 +6,7 @@ from pathlib import Path
 from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -24,7 +24,12 @@ def upgrade(url: str, migrations: Path) -> None:
         with target.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-            _upgrade(connection, migrations)
+            # SQLite's foreign keys must be off: rebuilding a table drops it, which could delete rows that refer to it.
+            scripts, context = ScriptDirectory(str(migrations)), MigrationContext.configure(connection)
+            with Operations.context(context):
+                for script in reversed([*scripts.iterate_revisions("head", context.get_current_revision())]):
+                    script.module.upgrade()
+            context.stamp(scripts, "head")
     except DBAPIError as error:
         if path is not None and getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
             raise DatabaseUnusable(f"can't write {path}: {error.orig}") from error
@@ -45,13 +50,3 @@ def _migration_engine(url: str) -> Engine:
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target
-
-
-def _upgrade(connection: Connection, migrations: Path) -> None:
-    # SQLite's foreign keys must be off here: rebuilding a table drops it, which could delete rows that refer to it.
-    scripts = ScriptDirectory(str(migrations))
-    context = MigrationContext.configure(connection)
-    with Operations.context(context):
-        for script in reversed([*scripts.iterate_revisions("head", context.get_current_revision())]):
-            script.module.upgrade()
-    context.stamp(scripts, "head")

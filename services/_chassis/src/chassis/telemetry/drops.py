@@ -92,7 +92,10 @@ class CountedExporter:
 
     def export(self, batch: Any, **options: Any) -> None:
         try:
-            self._replace_if_changed()
+            identity = self._certificates and self._certificates.refresh()
+            if identity is not self._identity:
+                replaced, self._exporter, self._identity = self._exporter, self._create(), identity
+                replaced.shutdown()  # safe, because exports of the same signal never overlap
             is_delivered = self._exporter.export(self.prepare(batch), **options).name == "SUCCESS"
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
@@ -104,12 +107,6 @@ class CountedExporter:
             items = int(total - self._logged)
             self._logged, self._logged_at = total, now
             log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._sdk_logs.last_failure)
-
-    def _replace_if_changed(self) -> None:
-        identity = self._certificates and self._certificates.refresh()
-        if identity is not self._identity:
-            replaced, self._exporter, self._identity = self._exporter, self._create(), identity
-            replaced.shutdown()  # safe, because exports of the same signal never overlap
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._exporter, name)
