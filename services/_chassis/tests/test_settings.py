@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from chassis.settings import HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load, secret_url
-from chassis.sql.settings import DatabaseUrl, load_database_url
+from chassis.settings import HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load, load_one, secret_url
+from chassis.sql.settings import DatabaseUrl
 
 SECRET = "a-secret-that-must-not-leak"
 
@@ -115,7 +115,7 @@ def test_an_invalid_secret_is_not_printed(capsys: pytest.CaptureFixture[str], na
 
 def test_a_migration_reads_no_setting_but_the_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "sqlite:///own.db")
-    assert load_database_url(Stored) == "sqlite:///own.db"
+    assert load_one(Stored, "database_url").get_secret_value() == "sqlite:///own.db"
 
 
 def test_settings_can_not_be_changed() -> None:

@@ -16,9 +16,8 @@ import uvloop
 
 from chassis.background import in_background
 from chassis.proxies import ignore_proxies
-from chassis.settings import ServerSettings, load
+from chassis.settings import ServerSettings, load, load_one
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, needs_migration
-from chassis.sql.settings import load_database_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 from chassis.telemetry import logging, otlp
 from chassis.telemetry.instruments import Telemetry
@@ -53,15 +52,12 @@ def run_process(
     connections.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
-        if url := load_database_url(settings_type):
-            _migrate(url, migrations, connect_seconds)
+        _migrate(settings_type, migrations, connect_seconds)
         return
     settings = load(settings_type)
     if not settings.use_http_proxy:
         ignore_proxies()
-    url = "" if migrations is None else load_database_url(settings_type)
-    if migrations is not None and url:
-        _migrate(url, migrations, connect_seconds)
+    url = "" if migrations is None else _migrate(settings_type, migrations, connect_seconds)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger, final=True)
     if (path := sqlite_path(url)) is not None:
@@ -75,16 +71,21 @@ def run_process(
         telemetry.shutdown()
 
 
-def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in a child process, because this process would never free Alembic's 22 MiB of memory."""
+def _migrate(settings_type: type[ServerSettings], migrations: Path, connect_seconds: float) -> str:
+    """Run pending migrations of the database at DATABASE_URL, if it is set. Return the URL.
+
+    A child process runs them, because this process would never free Alembic's 22 MiB of memory.
+    """
+    url: str = load_one(settings_type, "database_url").get_secret_value()  # migrations don't need the other settings
     try:
-        pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
+        pending = url and needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
         sys.exit(str(error))
     if pending:
         command, databases = [sys.executable, "-P", "-m", "chassis.sql.migrate"], json.dumps({url: str(migrations)})
         if subprocess.run(command, input=databases, text=True, check=False).returncode:  # noqa: S603
             sys.exit(1)
+    return url
 
 
 async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT, telemetry: Telemetry) -> None:

@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from chassis.settings import MAX_PORT, Parse, SecretStr, Settings, load_one
+from chassis.settings import MAX_PORT, Parse, SecretStr
 from chassis.sql.url import libpq_url, sqlite_path
 
 # Check these parameters here, because libpq checks them only when it connects.
@@ -41,9 +41,3 @@ def parse_database_url(url: str) -> SecretStr:
 
 # A URL such as `sqlite:///file.db` or `postgresql://user:password@host/name`. It may contain a password.
 DatabaseUrl = Annotated[SecretStr, Parse(parse_database_url)]
-
-
-def load_database_url(settings: type[Settings]) -> str:
-    """Read only DATABASE_URL, because migrations don't need the other settings."""
-    url: SecretStr = load_one(settings, "database_url")
-    return url.get_secret_value()
