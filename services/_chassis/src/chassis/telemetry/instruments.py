@@ -19,8 +19,6 @@ from chassis.telemetry.semconv import Metric
 SCOPE = "shop"
 
 Attributes = tuple[tuple[str, str | int], ...]
-Read = Callable[[], Iterable[tuple[float, Attributes]]]
-"""Returns a metric's current values, each with its attributes."""
 
 
 class Counter:
@@ -99,8 +97,8 @@ class Telemetry:
             self.observe(metric, counter.points)
         return counter
 
-    def observe(self, metric: Metric, read: Read) -> None:
-        """Get the metric's values from `read` at each export, or leave the metric out if `read` raises OSError."""
+    def observe(self, metric: Metric, read: Callable[[], Iterable[tuple[float, Attributes]]]) -> None:
+        """Get the metric's values, with their attributes, from `read` at each export, unless it raises OSError."""
 
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:

@@ -35,7 +35,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     processors: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
         structlog.processors.format_exc_info,
-        _mask_fields,
+        lambda _logger, _method, event: {key: _mask(value) for key, value in event.items()},
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         _add_trace_ids,
@@ -55,10 +55,6 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     )
     # Ignore libraries' info logs, which contain details that only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
-
-
-def _mask_fields(_logger: Any, _method: str, event: Event) -> Event:
-    return {key: _mask(value) for key, value in event.items()}
 
 
 def _mask(value: Any) -> Any:

@@ -28,11 +28,10 @@ from chassis.telemetry.settings import OtlpSettings
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-_SIGNALS = ("traces", "metrics", "logs")
 _EXPORTERS = {
-    "trace_exporter": "OTLPSpanExporter",
-    "metric_exporter": "OTLPMetricExporter",
-    "_log_exporter": "OTLPLogExporter",
+    "traces": ("trace_exporter", "OTLPSpanExporter"),
+    "metrics": ("metric_exporter", "OTLPMetricExporter"),
+    "logs": ("_log_exporter", "OTLPLogExporter"),
 }
 # Must be less than 5 s, because Kubernetes kills a pod 5 s after its longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
@@ -47,7 +46,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     dropped, sdk_logs = Counter(semconv.TELEMETRY_DROPPED), SdkLogs()
     exporters: list[Any] = [
         CountedExporter(signal, create, dropped, sdk_logs, settings.tls_folder)
-        for signal, create in zip(_SIGNALS, load_exporters(settings.otel_exporter_otlp_protocol), strict=True)
+        for signal, create in zip(_EXPORTERS, load_exporters(settings.otel_exporter_otlp_protocol), strict=True)
     ]
     spans_to, metrics_to, logs_to = exporters
     sdk_logs.install({"Span": spans_to, "Log": logs_to})
@@ -91,7 +90,7 @@ def load_exporters(protocol: str) -> list[Callable[[], Any]]:
     """
     # Import only the chosen protocol's modules, because the other protocol's would waste memory.
     package = f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}"
-    return [getattr(import_module(f"{package}.{module}"), name) for module, name in _EXPORTERS.items()]
+    return [getattr(import_module(f"{package}.{module}"), name) for module, name in _EXPORTERS.values()]
 
 
 def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
