@@ -171,16 +171,12 @@ def _parse(text: str, hint: Any) -> Any:
         if text.lower() not in BOOLEANS:
             raise ValueError("must be true or false")
         return BOOLEANS[text.lower()]
-    choices = _choices(wanted)
+    choices = get_args(wanted) if get_origin(wanted) is Literal else ()
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        choices = tuple(str(member.value) for member in wanted)
     if choices and (text := text.lower()) not in choices:  # accept capital letters, as in LOG_LEVEL=INFO
         raise ValueError(f"must be one of {', '.join(choices)}")
     try:
         return msgspec.convert(text, wanted, strict=False, dec_hook=lambda type_, value: type_(value))
     except msgspec.ValidationError as error:
         raise ValueError(str(error).removesuffix(", got `str`")) from None
-
-
-def _choices(wanted: Any) -> list[str]:
-    if get_origin(wanted) is Literal:
-        return [*get_args(wanted)]
-    return [str(member.value) for member in wanted] if isinstance(wanted, type) and issubclass(wanted, Enum) else []

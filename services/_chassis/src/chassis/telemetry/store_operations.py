@@ -76,10 +76,8 @@ class StoreTelemetry:
         self.durations = telemetry.histogram(semconv.DB_CLIENT_DURATION)
         self.system = system
         self.span_attributes: dict[str, str | int] = {semconv.DB_SYSTEM: system, semconv.DB_NAMESPACE: namespace}
-        if address:
-            self.span_attributes[semconv.SERVER_ADDRESS] = address
-        if port:
-            self.span_attributes[semconv.SERVER_PORT] = port
+        server = {semconv.SERVER_ADDRESS: address, semconv.SERVER_PORT: port}
+        self.span_attributes |= {name: value for name, value in server.items() if value}
 
     def measure(self, operation: Operation) -> "_Measurement":
         """Return a context manager that records an operation's duration and, in a sampled trace, its span."""
