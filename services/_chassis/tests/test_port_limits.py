@@ -194,7 +194,8 @@ BROKEN = {
 }
 
 
-async def test_broken_headers_and_frames_harm_no_other_client(port: Port) -> None:
+async def test_broken_headers_and_frames_harm_no_other_client(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_REQUEST_SECONDS", 3600)
     with structlog.testing.capture_logs() as logs:
         for sent in BROKEN.values():
             await port.connect(PREFACE + sent)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import StatusCode
 from typing_extensions import override
 
 from ad_service.service import AdService
@@ -62,7 +63,7 @@ class Peer(FakePeer):
 
     def __init__(self, servicer: object) -> None:
         super().__init__()
-        self.servicer, self.bases = servicer, type(servicer).__mro__
+        self.servicer, self.bases, self.hangs = servicer, type(servicer).__mro__, False
         self.metadata: dict[str, str | bytes] = {}
         self.trailers: tuple[tuple[str, str], ...] = ()
         self.change: Callable[[Any], None] = lambda _: None
@@ -73,6 +74,8 @@ class Peer(FakePeer):
         async def call(request: Any, context: ServicerContext) -> Any:
             self.metadata = dict(context.invocation_metadata() or ())
             await self.begin(method)
+            if self.hangs and context.time_remaining() is not None:
+                await context.abort(StatusCode.DEADLINE_EXCEEDED)
             response = deepcopy(await handle(request, context))
             self.change(response)
             if self.trailers:
@@ -80,6 +83,10 @@ class Peer(FakePeer):
             return response
 
         return call
+
+    def hang(self) -> None:
+        """Make calls end at their deadlines, without the wait for it. Calls without a deadline do not hang."""
+        self.hangs = True
 
     @override
     def methods(self) -> list[str]:

@@ -72,11 +72,6 @@ class FakePeer:
         """Make every method raise an error."""
         self.faults = {method: Fault(error) for method in self.methods()}
 
-    def hang(self) -> None:
-        """Make every method wait for longer than any caller."""
-        for method in self.methods():
-            self.hold(method)
-
     async def begin(self, method: str, order_id: str | None = None) -> None:
         """Count the call and apply a fault before its effect."""
         self.calls[method] += 1
