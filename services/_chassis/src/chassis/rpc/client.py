@@ -90,13 +90,15 @@ def channel(
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
-    config = {
+    config: dict[str, Any] = {
         # gRPC's default, pick_first, sends all of a channel's calls to one pod.
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
         # Stop retrying while more than one call in ten fails, because retries would keep an overloaded peer down.
         "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
-        "methodConfig": [
+    }
+    if retryable:
+        config["methodConfig"] = [
             {
                 "name": [{"service": service, "method": method} for method in retryable],
                 "retryPolicy": {
@@ -108,8 +110,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
                     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
                 },
             }
-        ],
-    }
+        ]
     return json.dumps(config)
 
 
