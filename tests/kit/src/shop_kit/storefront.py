@@ -21,10 +21,9 @@ KEY = "k" * 32
 CARD = "4242424242424242"
 SHOP = "http://shop.test"
 
-# Compiling the templates, which all storefronts share, takes longer than most requests.
+# Compile the templates, which takes longer than most requests, once; wait for calls, which busy machines delay.
 for shared in ("StaticFiles", "Templates"):
     setattr(program, shared, cache(getattr(program, shared)))
-# On a busy machine, a call may take longer than a customer should wait.
 program._READ_SECONDS = program._OPTIONAL_SECONDS = program._ORDER_SECONDS = frame._COUNT_SECONDS = 300.0
 
 

@@ -45,7 +45,7 @@ class _Request:
     _receive: Receive
     _send: Send
     _deadline: float | None
-    _limit: LimitedApplication
+    _limited: LimitedApplication
     _is_counted: bool = False
     _refusal: Response | None = None
     _has_response: bool = False
@@ -55,24 +55,24 @@ class _Request:
         try:
             if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
                 self._count()
-            await self._limit.app(scope, self.receive, self.send)
+            await self._limited.app(scope, self.receive, self.send)
         except ClientDisconnect:
             if self._refusal is None or self._has_response:
                 raise
         finally:
-            self._limit.in_flight -= self._is_counted
+            self._limited.in_flight -= self._is_counted
         if self._refusal is not None and not self._has_response:
             await self._refusal(scope, self._receive, self._send)
 
     def _count(self) -> None:
         self._is_counted, self._deadline = True, None  # the body has arrived, so the deadline no longer applies
-        self._limit.in_flight += 1
-        if self._limit.in_flight > self._limit.max_requests:
+        self._limited.in_flight += 1
+        if self._limited.in_flight > self._limited.max_requests:
             headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
             raise self._refused(_IN_FLIGHT, JSONResponse({"error": "Too many connections"}, 503, headers))
 
     def _refused(self, reason: str, response: Response) -> ClientDisconnect:
-        self._limit.refusals.add(reason)
+        self._limited.refusals.add(reason)
         self._refusal = response
         return ClientDisconnect()
 

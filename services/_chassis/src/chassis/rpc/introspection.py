@@ -75,7 +75,7 @@ class _Descriptors:
 
 
 # Health and reflection calls don't count as in flight, because probes must not be shed.
-def health_handlers(health: Health, peers: Peers) -> dict[str, Any]:
+def health_handlers(health: Health, peers: Peers) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
     return {
         "Check": _handler(peers, health_pb2.HealthCheckRequest, health.check),
         "List": _handler(peers, health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
@@ -83,14 +83,16 @@ def health_handlers(health: Health, peers: Peers) -> dict[str, Any]:
     }
 
 
-def reflection_handlers(service_names: Sequence[str], peers: Peers) -> dict[str, dict[str, Any]]:
+def reflection_handlers(
+    service_names: Sequence[str], peers: Peers
+) -> "dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]":
     names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
     servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
     handler = _handler(peers, reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
     return {name: {"ServerReflectionInfo": handler} for name in _REFLECTION}
 
 
-def _handler(peers: Peers, kind: Any, serve: Callable[[Any, Any], Any]) -> Any:
+def _handler(peers: Peers, kind: Any, serve: Callable[[Any, Any], Any]) -> "grpc.RpcMethodHandler[Any, Any]":
     decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
     async def received(context: ServicerContext) -> AsyncIterator[Message]:

@@ -44,8 +44,8 @@ OPTIONS = (
 
 _SHED_RETRY_SECONDS = 0.5
 _METHOD_SHARE = 3  # on the internal port, at most a third of the allowed calls may be to the same method
-_IN_FLIGHT = "in_flight"
-REASONS = NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION = "no_request", "unread_response", "open_call", "connection"
+_IN_FLIGHT, NO_REQUEST, UNREAD, OPEN_CALL = "in_flight", "no_request", "unread_response", "open_call"
+_CONNECTION = "connection"
 
 SPARE_CONNECTIONS = 250  # the connection limit may be exceeded by this many between checks
 _MAX_BYTES = 10 * 1024 * 1024
@@ -78,7 +78,7 @@ class Limiter:
         # Customers cause internal calls, too, such as order quotes. If those hang, operators must still get through.
         self.method_limit = max(1, limit // _METHOD_SHARE) if port_name == "internal" else limit
         self.in_flight = 0
-        self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, *REASONS)
+        self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, NO_REQUEST, UNREAD, OPEN_CALL, _CONNECTION)
         self.peers = Peers(max_connections, self._refusals)
 
     def admit(self, of_method: int) -> None:

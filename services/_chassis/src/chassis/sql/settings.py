@@ -11,7 +11,7 @@ _CHOICES = {
 
 
 def parse_database_url(url: str) -> SecretStr:
-    """Raise ValueError if a URL is malformed. The message doesn't quote the URL, which may contain a password."""
+    """Return the URL. If it is malformed, raise ValueError without quoting it, because it may contain a password."""
     if sqlite_path(url) is not None:
         return SecretStr(url)
     libpq = libpq_url(url)

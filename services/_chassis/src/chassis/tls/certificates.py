@@ -19,7 +19,7 @@ class Identity:
     key: bytes = field(repr=False)
     authorities: bytes
     lifetime_seconds: float
-    expires_at: float  # when the certificate or the last authority expires, whichever is earlier, since 1970
+    expires_at: float  # the Unix time when the certificate or the last authority expires, whichever is earlier
 
 
 class Certificates:

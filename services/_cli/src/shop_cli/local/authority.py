@@ -37,7 +37,7 @@ class Authority(Issued):
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
         usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused)
-        return cls(*_sign(subject, valid, [x509.BasicConstraints(ca=True, path_length=0), usage]))
+        return cls(*_new_certificate(subject, valid, [x509.BasicConstraints(ca=True, path_length=0), usage]))
 
     def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
         """Issue a certificate for both server and client authentication.
@@ -58,10 +58,10 @@ class Authority(Issued):
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
             x509.SubjectAlternativeName(alternatives),
         ]
-        return Issued(*_sign(x509.Name([]), valid, extensions, self))
+        return Issued(*_new_certificate(x509.Name([]), valid, extensions, self))
 
 
-def _sign(
+def _new_certificate(
     subject: x509.Name, valid: timedelta, extensions: Sequence[x509.ExtensionType], authority: Authority | None = None
 ) -> tuple[bytes, bytes]:
     """Return a certificate for a new key, and the key, in PEM format. Without an authority, the key signs itself."""

@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 from opentelemetry import trace
@@ -15,8 +15,11 @@ from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, 
 from chassis.rpc.status import reason_from_peer
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from shop_internal.confirmations_pb2 import AcceptConfirmationsResponse
+from shop_internal.ordered_cart_pb2 import RemoveAllOrderedResponse
 
 ItemT = TypeVar("ItemT")
+Reply: TypeAlias = AcceptConfirmationsResponse | RemoveAllOrderedResponse
 
 log = structlog.get_logger()
 
@@ -47,9 +50,8 @@ class Batches(Generic[ItemT]):
 
     Attributes:
         name: the name of the items in logs and spans.
-        together: sends items in one call, whose response lists the `index` and `reason` of each item in `refused`. If
-            the call raises an error that a single item may have caused, the items are sent one by one; any other error
-            goes to every item's caller.
+        together: sends items in one call, whose response lists the refused ones. If the call raises an error that a
+            single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
         telemetry: records a call that serves several sampled traces as a span in one of them, linked to the others.
         delay_seconds: how long an item waits for other items to join its call.
@@ -57,7 +59,7 @@ class Batches(Generic[ItemT]):
     """
 
     name: str
-    together: Callable[[Sequence[ItemT]], Awaitable[Any]]
+    together: Callable[[Sequence[ItemT]], Awaitable[Reply]]
     alone: Callable[[ItemT], Awaitable[object]]
     telemetry: Telemetry
     delay_seconds: float

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any
 
 from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import item_to_wire
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import Order
-from checkout_service.peers.batches import Batches
+from checkout_service.peers.batches import Batches, Reply
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.ports import Entry
 from shop import cart_pb2
@@ -40,7 +39,7 @@ class CartClient:
         """Remove the ordered items from the user's cart: see `ports.Sender`."""
         return self._batches.send(entry.order)
 
-    def _remove_all(self, batch: Sequence[Order]) -> Awaitable[Any]:
+    def _remove_all(self, batch: Sequence[Order]) -> Awaitable[Reply]:
         request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))
         return self._ordered_carts.RemoveAllOrdered(request)
 

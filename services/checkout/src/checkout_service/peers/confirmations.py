@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any
 
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.peers.batches import Batches
+from checkout_service.peers.batches import Batches, Reply
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import email_pb2
@@ -35,6 +34,6 @@ class EmailClient:
             email_pb2.SendOrderConfirmationRequest(email=entry.order.email, order=order_to_wire(entry))
         )
 
-    def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Awaitable[Any]:
+    def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Awaitable[Reply]:
         request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=batch)
         return self._confirmations.AcceptConfirmations(request)
