@@ -14,7 +14,7 @@ VISA, LONGEST = "4111 1111 1111 1111", "6304 0000 0000 0000 000"
 WITH_CARDS = [VISA, "4111111111111111", "4222222222222", LONGEST, "Visa4111-1111-1111-1111, thanks"]
 WITH_CARDS += ["12 4111\u20111111\u00a01111\n1111", "4111 1111 1111 1111 20095"]
 WITHOUT = ["", "1 Harbour Street", "4111 1111 1111 1112", "+49 40 1234567", "1" * 20, "1 " * 99]
-WITHOUT += ["41111111-1111-1111-8abc-abcdefabcdef@example.com", "4242424242424242abcdefabcdefabcd"]
+WITHOUT += ["41111111-1111-1111-8abc-abcdefabcdef@example.com", *(8 * "42" + n * "ab" for n in (8, 12, 24))]
 
 
 @pytest.mark.parametrize(

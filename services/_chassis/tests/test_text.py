@@ -4,9 +4,9 @@ from google.protobuf.message import Message
 from chassis.errors import InvalidArgument
 from chassis.values import fields
 from chassis.values.text import check_text
-from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, payment_pb2, shipping_pb2
-
-Address = address_pb2.Address
+from shop import ad_pb2, cart_pb2, checkout_pb2, payment_pb2, shipping_pb2
+from shop.address_pb2 import Address
+from shop_internal import ordered_cart_pb2
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,6 @@ Address = address_pb2.Address
         (shipping_pb2.GetQuoteRequest(items=[cart_pb2.CartItem(product_id="\x1f")]), r"items\[0\]\.product_id"),
         (Address(street_address="a\rb"), "street_address"),
     ],
-    ids=["repeated string", "nested message", "repeated message", "free text"],
 )
 def test_a_control_character_is_found_in_every_kind_of_field(message: Message, field: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"^{field}: must not contain control characters$"):
@@ -41,8 +40,9 @@ def test_characters_that_steer_a_terminal_or_reorder_text_are_rejected_and_no_ot
         (cart_pb2.GetCartRequest(user_id="a4242424242424242b"), "user_id"),
     ],
 )
-def test_only_the_field_for_card_numbers_may_contain_one(message: Message, field: str) -> None:
+def test_only_fields_for_card_numbers_or_random_digits_may_contain_one(message: Message, field: str) -> None:
     check_text(payment_pb2.CreditCardInfo(credit_card_number="4242 4242 4242 4242"))
+    check_text(ordered_cart_pb2.RemoveOrderedRequest(etag="4242424242424242"))
     with pytest.raises(InvalidArgument, match=rf"^{field}: must not contain a card number$"):
         check_text(message)
 

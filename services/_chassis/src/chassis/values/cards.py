@@ -13,9 +13,12 @@ SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060
 _LONG_NUMBER = re.compile(r"[0-9](?<![0-9]{2})(?:[\W_]*+[0-9]){11,}")  # the lookbehind halves the time
 _PLAIN_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _GROUP = re.compile("[0-9]+")
-# Ignore UUIDs and trace ids: their random digits may look like a card number. Nearly all have a letter, so require one.
+# Ignore UUIDs, trace ids, SHA-1 and SHA-256: their random digits may look like a card number. Nearly all have a letter,
+# so require one.
 _UUID = re.compile(
-    r"(?<![0-9a-z])((?=[0-9-]{0,35}[a-f])[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})(?![0-9a-z])", re.IGNORECASE
+    r"(?<![0-9a-z])((?=[0-9-]{0,35}[a-f])(?:[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{40}|[0-9a-f]{64}))"
+    r"(?![0-9a-z])",
+    re.IGNORECASE,
 )
 _ISSUED = re.compile(
     r"4[0-24-8][0-9]{11}|4(?:[0-9]{3}){5,6}"  # Visa, but not 13-digit Austrian (+43) or German (+49) phone numbers
