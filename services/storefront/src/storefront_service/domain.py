@@ -158,4 +158,5 @@ def is_local_path(text: str) -> bool:
 
 def session_label(user_id: str) -> str:
     """Return a session id that telemetry can use without revealing the user id."""
-    return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]
+    # With 32 digits, it looks like a trace id. Shorter ones may look like a card number, and be masked.
+    return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:32]
