@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from grpc import StatusCode
 from typing_extensions import override
 
 from ad_service.service import AdService
@@ -17,7 +16,7 @@ from ad_service.store import parse_ads
 from cart_service.domain import Addition
 from cart_service.service import CartService
 from cart_service.store import MemoryCartStore
-from chassis.errors import DomainError, NotFound
+from chassis.errors import DeadlineExceeded, DomainError, NotFound
 from chassis.rpc.calls import ServicerContext, metadata_of
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.datafile import DataFile
@@ -73,9 +72,9 @@ class Peer(FakePeer):
 
         async def call(request: Any, context: ServicerContext) -> Any:
             self.metadata = dict(context.invocation_metadata() or ())
-            await self.begin(method)
             if self.hangs and context.time_remaining() is not None:
-                await context.abort(StatusCode.DEADLINE_EXCEEDED)
+                raise DeadlineExceeded("hangs")
+            await self.begin(method)
             response = deepcopy(await handle(request, context))
             self.change(response)
             if self.trailers:
@@ -85,8 +84,8 @@ class Peer(FakePeer):
         return call
 
     def hang(self) -> None:
-        """Make calls end at their deadlines, without the wait for it. Calls without a deadline do not hang."""
-        self.hangs = True
+        """Make calls end at their deadlines, without the wait for them. Calls without a deadline never end."""
+        self.hangs = all(self.hold(method) for method in self.methods())
 
     @override
     def methods(self) -> list[str]:

@@ -80,7 +80,7 @@ class StoreTelemetry:
         self.span_attributes |= {name: value for name, value in server.items() if value}
 
     def measure(self, operation: Operation) -> "_Measurement":
-        """Return a context manager that records an operation's duration and, in a sampled trace, its span."""
+        """Start measuring an operation. On exit, record its duration and, in a sampled trace, its span."""
         return _Measurement(self, operation)
 
     def start_span(self, operation: Operation) -> Span:
