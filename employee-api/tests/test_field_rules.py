@@ -63,11 +63,7 @@ INVALID: dict[str, Refusals] = {
         "Unknown assignee": [{"assignee_id": UNKNOWN_ID}],
         "Unknown reporter": [{"reporter_id": UNKNOWN_ID}],
     },
-    f"PATCH {TASK}": {
-        **text("title", 500),
-        **unknown("id"),
-        "Unknown assignee": [{"assignee_id": UNKNOWN_ID}],
-    },
+    f"PATCH {TASK}": {**text("title", 500), **unknown("id"), "Unknown assignee": [{"assignee_id": UNKNOWN_ID}]},
     "POST /api/tasks/assign": {
         "task_ids has too few items: at least 1": [{"task_ids": []}],
         "task_ids has too many items: at most 200": [{"task_ids": [UNKNOWN_ID] * 201}],

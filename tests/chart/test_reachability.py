@@ -141,14 +141,8 @@ EXPORTS = {("otel-collector", name, port) for name in ("stores", "operator-s-pro
         ({"observability": {"enabled": True, "alertmanager": {"enabled": True}}}, TELEMETRY),
         (BRING_YOUR_OWN, SCRAPES | EXPORTS),
         ({"load": {"enabled": True}}, {("load-generator", "storefront", 8080)}),
-        (
-            {"services": {"ad": {"calls": {"product-catalog": ["GetProduct"]}}}},
-            {("ad", "product-catalog", 50051)},
-        ),
-        (
-            {"services": {"ad": {"internalCalls": {"checkout": ["OrderJournal/GetOrder"]}}}},
-            {("ad", "checkout", 50052)},
-        ),
+        ({"services": {"ad": {"calls": {"product-catalog": ["GetProduct"]}}}}, {("ad", "product-catalog", 50051)}),
+        ({"services": {"ad": {"internalCalls": {"checkout": ["OrderJournal/GetOrder"]}}}}, {("ad", "checkout", 50052)}),
     ],
     ids=["defaults", "observability", "collector alone", "customers", "a call", "an internal call"],
 )

@@ -43,10 +43,7 @@ Keys = tuple[str, ...]
 
 # Maps whose entries a user removes with `null`.
 MAPS = {"services", "slos", "resources", "settings", "labels", "calls", "internalCalls", "callers", "spec"}
-REMOVABLE = {
-    ("defaults", "scheduling", "topologySpreadConstraints"),
-    ("postgresql", "settings"),
-}
+REMOVABLE = {("defaults", "scheduling", "topologySpreadConstraints"), ("postgresql", "settings")}
 # What renders as much as one release can have.
 MUCH = {
     "ingress": {"enabled": True},

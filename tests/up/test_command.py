@@ -84,9 +84,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_up_is_alone_in_its_folder_stores_orders_in_postgres_and_stops_everything_on_ctrl_c(
-    folder: Path,
-) -> None:
+async def test_up_is_alone_in_its_folder_stores_orders_in_postgres_and_stops_everything_on_ctrl_c(folder: Path) -> None:
     arguments = ("up", "--any-ports", "--postgres", "--folder", str(folder))
     telemetry = {"OTEL_BSP_SCHEDULE_DELAY": "321", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}
     async with command(*arguments, **telemetry) as process:

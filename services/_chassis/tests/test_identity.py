@@ -176,20 +176,13 @@ async def test_a_certificate_without_a_listed_name_or_with_several_uris_is_for_h
 
 @pytest.mark.parametrize(
     "issued",
-    [
-        issue_bad(AUTHORITY, "checkout", valid_from=-2 * HOUR, valid_until=-HOUR),
-        issue(FOREIGN, "checkout"),
-        None,
-    ],
+    [issue_bad(AUTHORITY, "checkout", valid_from=-2 * HOUR, valid_until=-HOUR), issue(FOREIGN, "checkout"), None],
     ids=["expired", "foreign", "none"],
 )
 async def test_a_client_whose_certificate_is_not_valid_gets_no_connection(
     issued: Issued | None, folders: dict[str, Path]
 ) -> None:
-    async with (
-        serving(folders["cart"]) as service,
-        presenting(service.port, issued, AUTHORITY.certificate) as channel,
-    ):
+    async with serving(folders["cart"]) as service, presenting(service.port, issued, AUTHORITY.certificate) as channel:
         assert await outcome(CartServiceStub(channel).GetCart(GET)) == "UNAVAILABLE"
 
 

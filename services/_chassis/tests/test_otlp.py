@@ -103,10 +103,7 @@ async def test_all_signals_arrive_with_the_headers_and_fields_of_log_records_are
 
 
 REFUSALS: dict[str, list[tuple[grpc.StatusCode | int, str]]] = {
-    "grpc": [
-        (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE"),
-        (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"),
-    ],
+    "grpc": [(grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE"), (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED")],
     # The HTTP exporter reports a retryable status only once it retries, which is after the timeout.
     "http/protobuf": [(503, "unknown"), (403, "HTTP 403")],
 }

@@ -42,11 +42,7 @@ async def test_units_and_nanos_of_a_converted_amount_share_its_sign(stub: Curren
 
 @pytest.mark.parametrize(
     ("to_code", "amount", "field"),
-    [
-        ("XXX", ("USD", 1), "to_code"),
-        ("EUR", ("usd", 1), "from.currency_code"),
-        ("EUR", ("USD", 1, -1), "from.nanos"),
-    ],
+    [("XXX", ("USD", 1), "to_code"), ("EUR", ("usd", 1), "from.currency_code"), ("EUR", ("USD", 1, -1), "from.nanos")],
 )
 async def test_an_invalid_or_missing_field_is_an_invalid_argument_with_its_name(
     stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str

@@ -165,16 +165,7 @@ def test_a_relay_is_parsed_from_its_url(url: str, expected: Relay) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "relay",
-        "http://relay",
-        "smtp://",
-        "smtp://:25",
-        "smtp://jane@relay",
-        "smtp://r:x",
-    ],
+    "url", ["", "relay", "http://relay", "smtp://", "smtp://:25", "smtp://jane@relay", "smtp://r:x"]
 )
 def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
     with pytest.raises(ValueError, match="must be smtp://") as refused:

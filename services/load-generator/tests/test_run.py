@@ -194,9 +194,7 @@ async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
 
 
-async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_origin_alone(
-    shop: FakeStorefront,
-) -> None:
+async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_origin_alone(shop: FakeStorefront) -> None:
     site, mode = "sec-fetch-site", "sec-fetch-mode"
     with reserved(1) as (port,):
         here, rebound = f"127.0.0.1:{port}", f"rebound.example:{port}"

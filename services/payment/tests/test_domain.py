@@ -114,8 +114,7 @@ async def test_a_charge_is_repeatable_with_its_card_until_its_hmac_key_is_remove
 
 
 @pytest.mark.parametrize(
-    ("declined", "reason"),
-    [({"number": AMEX}, "BRAND_NOT_ACCEPTED"), ({"year": 2026, "month": 10}, "CARD_EXPIRED")],
+    ("declined", "reason"), [({"number": AMEX}, "BRAND_NOT_ACCEPTED"), ({"year": 2026, "month": 10}, "CARD_EXPIRED")]
 )
 async def test_a_decline_has_its_reason_and_is_final_even_if_the_card_would_be_accepted_later(
     processor: PaymentProcessor, declined: dict[str, object], reason: str

@@ -29,9 +29,7 @@ ORDER = OrderResult(
     order_id="order-id",
     shipping_tracking_id="tracking-id",
     shipping_cost=WireMoney(currency_code="EUR", units=2, nanos=500_000_000),
-    items=[
-        OrderItem(item=CartItem(product_id="mug", quantity=2), cost=WireMoney(currency_code="EUR", units=10)),
-    ],
+    items=[OrderItem(item=CartItem(product_id="mug", quantity=2), cost=WireMoney(currency_code="EUR", units=10))],
 )
 OTHER_ORDER = OrderResult(order_id="other-id")
 INTENT = valid_intent(3, "customer-3", [Line("mug", 2)], "key")

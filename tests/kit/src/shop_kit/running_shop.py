@@ -163,11 +163,7 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
 
 @contextlib.asynccontextmanager
 async def running_shop(
-    folder: Path,
-    programs: Sequence[Program],
-    *,
-    tls: bool = False,
-    **variables: str,
+    folder: Path, programs: Sequence[Program], *, tls: bool = False, **variables: str
 ) -> AsyncIterator[RunningShop]:
     """Start programs on free ports and wait until they are ready. They export their telemetry to this process.
 

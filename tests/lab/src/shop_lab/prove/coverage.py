@@ -23,11 +23,7 @@ DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 STALE_WRITE_MESSAGE = b"stale update rejected"
 """What checkout logs when a worker that no longer owns an order tries to update it."""
 
-FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
-    TAKEOVERS: 10,
-    FENCES: 4,
-    REPLAYS: 100,
-}
+FLOORS_PER_1000_ORDERS: Mapping[str, float] = {TAKEOVERS: 10, FENCES: 4, REPLAYS: 100}
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     STALE_WRITES: (FaultKind.STALL, 1),
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),

@@ -79,10 +79,7 @@ _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     **dict.fromkeys((FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE), (1.5 * LEASE_SECONDS, 2.25 * LEASE_SECONDS)),
     # At most a little longer than a service waits.
     FaultKind.HUNG_DATABASE: (0.5, 5),
-    **dict.fromkeys(
-        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.FULL_DISK),
-        (0.2, 2),
-    ),
+    **dict.fromkeys((FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.FULL_DISK), (0.2, 2)),
     # At least until those that are cut off have reconnected and tried again.
     FaultKind.REFUSAL: (0.6, 2),
     **dict.fromkeys((FaultKind.CLOCK, FaultKind.RELEASES), (2, 4)),

@@ -77,10 +77,7 @@ async def serve_refusing_peers(shipping_address: str) -> AsyncIterator[RefusingP
     port = nothing.add_insecure_port(f"{HOST}:0")
     await nothing.start()
     try:
-        async with (
-            peers.serving() as refusing,
-            serve(doubtful) as doubtful_shipping,
-        ):
+        async with peers.serving() as refusing, serve(doubtful) as doubtful_shipping:
             yield RefusingPeers(f"{HOST}:{port}", refusing, doubtful_shipping, refused)
     finally:
         await nothing.stop(0)
