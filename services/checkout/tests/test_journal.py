@@ -321,9 +321,7 @@ async def test_a_shipped_order_whose_outbox_is_empty_is_completed(journal: Journ
     assert await journal.complete_leftover() == []
 
 
-async def test_sqlite_asks_for_the_time_once_for_each_statement(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sqlite_asks_for_the_time_once_a_statement(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[float] = []
     clock = time.time
 
@@ -427,6 +425,8 @@ async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in
 
 # Retention
 
+FOUND_BEFORE = "SELECT order_id, created_at AS at FROM orders LIMIT :limit"  # a query that finds what has since changed
+
 
 async def test_orders_that_are_old_and_did_not_change_recently_are_deleted_in_batches_with_their_history(
     move_clock: MoveClock, journal: Journal
@@ -452,13 +452,22 @@ async def test_an_order_that_is_not_finished_is_not_deleted(
     assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == (state is State.SETTLED)
 
 
+async def test_an_order_whose_confirmation_is_sent_again_is_not_deleted(
+    move_clock: MoveClock, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await journal.requeue(await done(journal, new_order()), confirm_again=True)
+    move_clock(2 * DAY)
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == 0
+    monkeypatch.setattr(journal.deletions, "old", FOUND_BEFORE)
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == 0
+
+
 async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
     move_clock: MoveClock, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     abandoned = await ended(journal, new_order(), State.ABANDONED)
     move_clock(2 * DAY)
-    # As the query found it before.
-    monkeypatch.setattr(journal.deletions, "old", "SELECT order_id, created_at AS at FROM orders LIMIT :limit")
+    monkeypatch.setattr(journal.deletions, "old", FOUND_BEFORE)
     reopened = existing(await journal.reopen(abandoned, abandoned))
     assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == 0
     await journal.update(reopened.claim, DECLINED)
@@ -645,3 +654,5 @@ async def test_a_mismatch_is_open_until_it_is_accepted_or_its_records_agree(jour
     (row,) = await journal.mismatches()
     assert accepted == [True, False]
     assert (row["order_id"], row["kind"], row["since"], row["accepted"]) == ("id", "NOT_MAILED", 5.0, "eve: why")
+    await journal.record_mismatches([found[1] | {"order_id": str(number)} for number in range(10_000)], [])
+    assert len(await journal.mismatches()) == 10_000

@@ -98,9 +98,7 @@ async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout) ->
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
 
-async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter_until_it_is_requeued(
-    checkout: Checkout,
-) -> None:
+async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter_until_requeued(checkout: Checkout) -> None:
     checkout.peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
     await checkout.place()
 
@@ -239,13 +237,16 @@ async def test_the_first_of_two_decisions_is_carried_out_as_soon_as_payment_resp
     assert list(checkout.peers.payment.ledger.values()) == ["voided"]
 
 
-@pytest.mark.parametrize(("state", "after", "left"), [("SHIPPED", "DONE", []), ("SETTLING", "SETTLED", ["email"])])
+@pytest.mark.parametrize(
+    ("state", "after", "left"), [("SHIPPED", "DONE", []), ("DONE", "DONE", []), ("SETTLING", "SETTLED", ["email"])]
+)
 async def test_what_never_succeeds_is_dismissed(
     checkout: Checkout, run_sql: RunSql, state: str, after: str, left: list[str]
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)
     run_sql(f"INSERT INTO outbox VALUES ('{order_id}', 'email', 0, 0, '', 0)")  # noqa: S608 - a constant
     checkout.peers.ledger.faults["ResolveOrFence"] = Fault(Unavailable("down"))
+    assert [list(order.dead_letters) for order in await checkout.listed(stuck=True)] == [["email"]]
     await settle(checkout, order_id, dismissed="by telephone")
     (order,) = await checkout.listed()
     assert (await checkout.states(), list(order.dead_letters)) == ([after], left)

@@ -2,6 +2,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,6 +20,7 @@ from checkout_service.reconciliation.rules import (
     CompleteSince,
     Effect,
     Kind,
+    Mismatch,
     OrderRecords,
     RecordedOrder,
     find_mismatches,
@@ -213,6 +215,23 @@ def test_peers_that_never_answer_are_named(monkeypatch: pytest.MonkeyPatch, caps
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (last["event"], last["reason"]) == ("records not read", "UNAVAILABLE")
     assert last["message"].startswith("checkout, payment, shipping did not answer for 0.1 s: ")
+
+
+def test_mismatches_that_cannot_be_recorded_are_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class FullJournal(RestartedPeer):
+        async def record(self, _found: Comparison) -> None:
+            raise Unavailable("disk full")
+
+    found = Mismatch(Kind.UNKNOWN_ORDER, Effect(":1", "").order_id, "", 0.0, "")
+    for peer in ("CHECKOUT", "PAYMENT", "SHIPPING"):
+        monkeypatch.setenv(f"{peer}_INTERNAL_ADDR", "127.0.0.1:1")
+    monkeypatch.setattr(FOUND, "mismatches", [found])
+    monkeypatch.setattr(f"{main.__module__}.open_reader", lambda *_, **__: nullcontext(FullJournal(failures=0)))
+    assert main() == NOT_READ
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("order_id") for line in lines if line["event"] == "mismatch"] == [":1"]
 
 
 async def test_orders_that_arrive_while_records_are_read_do_not_keep_the_job_from_ending() -> None:

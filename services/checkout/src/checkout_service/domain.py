@@ -54,6 +54,8 @@ class State(StrEnum):
 
 OPEN = (State.CHARGING, State.VOIDING, State.SETTLING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
+MAX_OPEN_MISMATCHES = 10_000
+"""The largest number of mismatches that reconciliation follows up: more would not fit into a gRPC message."""
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 

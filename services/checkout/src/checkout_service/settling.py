@@ -20,9 +20,10 @@ from checkout_service.ports import Entry
 
 _ANSWER_WITHIN_SECONDS = 5.0
 
-# If an operator dismisses an order in one of these states, it ends at once. If it was SHIPPED, its outbox items are
-# deleted. If it was SETTLING, the earlier decision is dropped: it may be stuck because payment or shipping is down.
-_AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
+# If an operator dismisses an order in one of these states, it ends at once. If it was SHIPPED or DONE, its outbox items
+# are deleted; `shop mail send-again` may have added one to a DONE order. If it was SETTLING, the earlier decision is
+# dropped: it may be stuck because payment or shipping is down.
+_AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.DONE: State.DONE, State.SETTLING: State.SETTLED}
 
 
 class SettlementRefused(FailedPrecondition):
@@ -48,7 +49,8 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
     after, verb = (ended_as, "settled") if ended_as else (State.SETTLING, "settling")
     kept_id = seen.tracking_id if before is State.SHIPPED else tracking_id
     decided = Transition(before, after, "", kept_id, decision, step=f"{verb}_{name}", detail=decision.message)
-    is_allowed = ended_as or may_decide(before, decision)
+    has_ended = before is State.DONE and not (await journal.outbox_of([seen.order_id]))[seen.order_id]
+    is_allowed = not has_ended and (ended_as or may_decide(before, decision))
     recorded = is_allowed and await journal.update(seen.claim, decided)
     entry = await journal.read(seen.order_id) or seen
     if recorded:

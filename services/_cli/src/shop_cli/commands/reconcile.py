@@ -41,14 +41,14 @@ async def compare(
         async with open_reader(_channel) as reader:
             now = time.time()
             found = await reader.compare(now - window_hours * 3600, now - grace_minutes * 60)
+            if as_json:
+                print_json(*map(asdict, found.mismatches))
+            elif found.mismatches:
+                print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, found.mismatches))
             await reader.record(found)
     except DomainError as error:
         typer.echo(visible(_failure(error)), err=True)
         raise typer.Exit(_NOT_READ) from error
-    if as_json:
-        print_json(*map(asdict, found.mismatches))
-    elif found.mismatches:
-        print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, found.mismatches))
     typer.echo(_summary(found), err=True)
     raise typer.Exit(_DISAGREE if found.mismatches else 0)
 

@@ -16,7 +16,7 @@ from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.values.paging import Position
-from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
+from checkout_service.domain import MAX_OPEN_MISMATCHES, NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import rows, statements
 from checkout_service.ports import (
     LEASE_SECONDS,
@@ -163,7 +163,7 @@ class Journal:
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
             batch.append(self._statement(statements.FILL_OUTBOX, **rows.claim_to_row(updated), **lease))
-        elif transition.before is State.SHIPPED:
+        elif transition.before in {State.SHIPPED, State.DONE}:
             batch.append(self._statement(statements.DELETE_OUTBOX, **rows.claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
@@ -255,9 +255,17 @@ class Journal:
         return await self._list(statements.LIST_OF_USER, user_id=user_id, limit=limit)
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in these states (default: any), newest first. With `stuck`, only stuck orders, oldest first."""
+        """Return orders in these states (default: any), newest first.
+
+        With `stuck`, return only orders that are stuck or have a dead letter, oldest first.
+        """
         if stuck:
-            return await self._list(statements.LIST_STUCK, [{"state": state} for state in states or State], limit=limit)
+            chosen = states or [*State]
+            listed = await self._list(statements.LIST_STUCK, [{"state": state} for state in chosen], limit=limit)
+            dead = {row["order_id"] for row in await self._report(statements.LIST_DEAD, limit=limit)}
+            others = await self.read_many(dead.difference(entry.order_id for entry in listed))
+            listed += [entry for entry in others if entry.state in chosen]
+            return sorted(listed, key=lambda entry: (entry.created_at, entry.order_id))[:limit]
         if not states:
             return await self._list(statements.LIST, limit=limit)
         # Run one query per state, so that no query reads rows that it does not return.
@@ -295,8 +303,8 @@ class Journal:
         await self._database.write(*(self._statement(text) for text in texts))
 
     async def mismatches(self) -> Sequence[Row]:
-        """Return the rows of all mismatches that reconciliation has recorded, oldest first."""
-        return await self._report(statements.LIST_MISMATCHES)
+        """Return the rows of the mismatches that reconciliation has recorded, oldest first."""
+        return await self._report(statements.LIST_MISMATCHES, limit=MAX_OPEN_MISMATCHES)
 
     async def record_mismatches(self, found: Sequence[object], agreed: Sequence[object]) -> None:
         """Record the new mismatches in `found`, and delete the mismatches in `agreed`, whose records now agree."""

@@ -263,13 +263,13 @@ COMPLETE = f"SELECT order_id FROM orders WHERE {_ACTIVE} AND state = 'SHIPPED' A
 
 OLD = f"""
     SELECT order_id, created_at AS at FROM orders
-    WHERE created_at < :older_than AND updated_at < :older_than AND {_FINISHED}
+    WHERE created_at < :older_than AND updated_at < :older_than AND {_FINISHED} AND NOT {_IS_IN_OUTBOX}
     ORDER BY created_at, order_id LIMIT :limit OFFSET :passed
 """
 
 DELETE_ORDERS = f"""
     DELETE FROM orders
-    WHERE {_LISTED} AND updated_at < :older_than AND {_FINISHED}
+    WHERE {_LISTED} AND updated_at < :older_than AND {_FINISHED} AND NOT {_IS_IN_OUTBOX}
     RETURNING order_id
 """
 
@@ -332,6 +332,8 @@ LIST_STUCK = f"""
     ORDER BY created_at, order_id LIMIT :limit
 """
 
+LIST_DEAD = "SELECT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY kind LIMIT :limit"
+
 SCAN = f"""
     SELECT {_ENTRY} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
 """
@@ -344,7 +346,7 @@ HISTORY = """
     SELECT at, step, state, attempt, epoch, detail FROM order_events WHERE order_id = :order_id ORDER BY at, epoch
 """
 
-LIST_MISMATCHES = "SELECT order_id, kind, since, accepted FROM mismatches ORDER BY since, order_id, kind"
+LIST_MISMATCHES = "SELECT order_id, kind, since, accepted FROM mismatches ORDER BY since, order_id, kind LIMIT :limit"
 
 RECORD_MISMATCHES = """
     INSERT INTO mismatches (order_id, kind, since, accepted)

@@ -62,7 +62,6 @@ def main() -> int:
         log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - an expected error needs no traceback
         return NOT_READ
     else:
-        _report(found, telemetry)
         return NOT_READ if found.hours_read is not None else DISAGREE if found.mismatches else AGREE
     finally:
         telemetry.shutdown()
@@ -85,6 +84,7 @@ async def _compare(settings: ReconciliationSettings, telemetry: Telemetry) -> Co
 
     async with open_reader(channel, with_confirmations=settings.email_internal_addr is not None) as reader:
         found = await _compare_in_time(reader, channels, settings)
+        _report(found, telemetry)
         await reader.record(found)
         return found
 

@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
-from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State
+from checkout_service.domain import MAX_OPEN_MISMATCHES, NEEDS_OPERATOR, OPEN, RELEASED_CART, State
 from checkout_service.reconciliation.rules import (
     MAIL_KINDS,
     CompleteSince,
@@ -152,10 +152,10 @@ class Reader:
         return by_order
 
     async def record(self, found: Comparison) -> None:
-        """Record the mismatches, so that later comparisons check these orders again, however old they are."""
+        """Record the oldest mismatches, so that later comparisons check these orders again, however old they are."""
         current = [
             orders_pb2.OpenMismatch(order_id=one.order_id, kind=one.kind, since=time_to_wire(max(one.since, 0.0)))
-            for one in found.mismatches
+            for one in found.mismatches[:MAX_OPEN_MISMATCHES]
         ]
         await self.journal.RecordMismatches(orders_pb2.RecordMismatchesRequest(found=current, agreed=found.agreed))
 

@@ -136,7 +136,7 @@ class Effect:
     @property
     def order_id(self) -> str:
         """The order id in the key of a charge or shipment, which is `order_id` or `order_id:attempt`."""
-        return self.key.partition(":")[0]
+        return self.key.partition(":")[0] or self.key  # other callers' keys may begin with a colon
 
 
 @dataclass(frozen=True, slots=True)
