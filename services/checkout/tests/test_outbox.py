@@ -1,7 +1,7 @@
 """What follows placed orders: confirmations and removals from carts, many in one internal call, or one by one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from unittest import mock
@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanContext
 from structlog.testing import capture_logs
 
 import checkout_service.outbox
+from chassis.deadline import deadline
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable, Unimplemented
 from chassis.failpoints import Failpoints
 from chassis.rpc.server import Service
@@ -22,10 +23,12 @@ from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers import carts, internal_service
+from checkout_service.peers.batches import Batches
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.peers.confirmations import EmailClient
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Sender, Sent
 from checkout_service.queue_workers import PollTimer
+from shop_internal.ordered_cart_pb2 import RemoveAllOrderedResponse
 from shop_kit.checkouts import peer_addresses
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.orders import new_order
@@ -247,3 +250,12 @@ async def test_a_completion_that_hangs_does_not_block_the_next_one(
         running.cancel()
     warnings = [line["event"] for line in lines if line["log_level"] in {"warning", "error"}]
     assert warnings == ["sent items cannot be completed"]
+
+
+async def test_a_batch_does_not_inherit_the_deadline_of_one_of_its_orders(recorded: Recorded) -> None:
+    async def together(_items: Sequence[str]) -> RemoveAllOrderedResponse:
+        assert deadline.get() is None
+        return RemoveAllOrderedResponse()
+
+    deadline.set(1.0)
+    await Batches("items", together, mock.AsyncMock(), recorded.telemetry, delay_seconds=0.0).send("item")

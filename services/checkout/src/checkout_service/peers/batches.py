@@ -11,6 +11,7 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
+from chassis.deadline import deadline
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
 from chassis.rpc.status import reason_from_peer
 from chassis.telemetry import semconv
@@ -104,6 +105,7 @@ class Batches(Generic[ItemT]):
     async def _send_batch(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
         tracer, attributes = self.telemetry.tracer, {semconv.BATCH_SIZE: len(batch)}
         name = f"send {self.name}"
+        deadline.set(None)  # don't inherit one caller's deadline
         errors: Sequence[BaseException | None]
         with tracer.start_as_current_span(name, links=links, attributes=attributes) if links else nullcontext():
             try:
