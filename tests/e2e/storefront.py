@@ -34,7 +34,7 @@ async def check_cart(visitor: Visitor) -> None:
 async def order(visitor: Visitor) -> None:
     """Order the cart and send the form again: both lead to the same order, which is done in the end."""
     # A mailbox gets a limited number of confirmations.
-    form = await visitor.checkout_form(email=f"{secrets.token_hex(8)}@example.com")
+    form = await visitor.checkout_form(email=f"{secrets.token_hex(16)}@example.com")
     responses = [await visitor.post("/orders", data=form) for _ in range(2)]
     (path,) = {response.headers["location"].partition("?")[0] for response in responses}
 

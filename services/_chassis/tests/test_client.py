@@ -202,9 +202,7 @@ async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> No
             await channel.close()
 
 
-async def test_a_channel_without_calls_closes_its_connection_until_the_next_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_channel_without_calls_closes_its_connection_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**dict(client.OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
     monkeypatch.setattr(client, "OPTIONS", tuple(options.items()))
     async with serve(Carts()) as address:

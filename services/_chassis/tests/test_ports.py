@@ -139,9 +139,7 @@ async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
         assert [await health(*name) for name in checked] == unready
 
 
-async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_check_with_a_defect_makes_a_service_not_ready_and_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     errors_of_checks = [None, *[ValueError("a defect")] * 3, None]
 
     async def check() -> None:

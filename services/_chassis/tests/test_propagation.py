@@ -98,6 +98,11 @@ async def test_an_unsampled_trace_passes_through_without_spans_and_with_baggage_
     assert recorded.spans() == []
 
 
+def test_a_random_id_is_not_taken_for_a_card_number() -> None:
+    found = propagation.W3C.extract([("traceparent", f"00-{TRACE}-4242424242424242-01")])
+    assert trace.get_current_span(found).get_span_context().span_id == 0x4242424242424242
+
+
 async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trace(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,9 +117,7 @@ async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trac
 @pytest.mark.parametrize(
     "header", ["session.id=" + "x" * 2048, "session.id", "=5f3a", ";,;", "session.id=\u00e4", "4242424242424242"]
 )
-def test_overlong_and_malformed_baggage_is_ignored_and_not_logged(
-    header: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_overlong_or_malformed_baggage_is_ignored_and_not_logged(header: str, caplog: pytest.LogCaptureFixture) -> None:
     context = propagation.W3C.extract([("baggage", header)])
     assert propagation.baggage_attributes(context) == {}
     assert caplog.records == []

@@ -28,6 +28,8 @@ TRACEPARENT = "traceparent"
 _BAGGAGE_HEADER = "baggage"
 _W3C_HEADERS = frozenset({TRACEPARENT, "tracestate", _BAGGAGE_HEADER})
 _UNSAMPLED = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][02468ace]")
+# Random ids, which may look like card numbers. Baggage and trace state contain other characters.
+_IDS = re.compile("[0-9a-f:-]+")
 # gRPC rejects calls with more than 8 KiB of metadata, so a client's overlong baggage would make our own calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
@@ -50,7 +52,9 @@ class Propagation:
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
         """Parse trace context and baggage from headers, ignoring overlong baggage and headers with a card number."""
         known = {name: str(value) for name, value in headers if name in self.headers}
-        known = {name: value for name, value in known.items() if not has_card_number(unquote(value))}
+        known = {
+            name: value for name, value in known.items() if _IDS.fullmatch(value) or not has_card_number(unquote(value))
+        }
         if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             del known[_BAGGAGE_HEADER]
         # Start from an empty context: nothing in the current context belongs to the caller's trace.
