@@ -55,6 +55,7 @@ INVALID: dict[str, Refusals] = {
     "POST /api/tasks": {
         **text("title", 500),
         **unknown("asignee_id"),
+        "description must not contain more than 30 combining characters in a row": [{"description": "\u0301" * 31}],
         "title is required": [{"title": ...}],
         f"status {STATUSES}; priority {PRIORITIES}": [{"priority": 1, "status": None}],
         "due_date must be a date of the calendar": [{"due_date": "2026-02-30"}],

@@ -43,9 +43,7 @@ CREDENTIALS: list[dict[str, list[str]]] = [{"session": []}, {"bearer": ["tasks:r
 @pytest.mark.parametrize(
     ("mode", "security"), [("off", None), ("observe", [{}, *CREDENTIALS]), ("enforce", CREDENTIALS)]
 )
-async def test_the_document_describes_statuses_and_credentials(
-    start_api: StartApi, mode: str, security: object
-) -> None:
+async def test_the_document_describes_status_and_credentials(start_api: StartApi, mode: str, security: object) -> None:
     async with start_api(auth_mode=mode) as api:
         document = await api.fetch("GET /openapi.json")
         described = {f"{method} {path}": operation for method, path, operation in await api.operations()}

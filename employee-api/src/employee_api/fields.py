@@ -9,6 +9,7 @@ import unicodedata
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, tzinfo
+from itertools import groupby
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
@@ -29,6 +30,9 @@ _MONTH = "(?!0000)[0-9]{4}-(0[1-9]|1[0-2])"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
+# Searches compose text, in time quadratic in the longest run of combining characters. Unicode's stream-safe format has
+# the same limit.
+_MAX_MARKS = 30
 MAX_EMAIL_LENGTH = 320
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
@@ -52,19 +56,26 @@ def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
     return AfterValidator(validate)
 
 
+def _has_few_marks(text: str) -> bool:
+    runs = groupby(text, lambda character: unicodedata.combining(character) > 0)
+    return text.isascii() or all(len([*run]) <= _MAX_MARKS for are_marks, run in runs if are_marks)
+
+
 def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO_CONTROL) -> StringConstraints:
     return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=pattern)
 
 
 _NO_CARD = require(lambda text: not has_card_number(text), "must not contain a card number")
+_FEW_MARKS = require(_has_few_marks, f"must not contain more than {_MAX_MARKS} combining characters in a row")
 NonEmptyText = Annotated[str, _text(1, pattern=_NO_NUL)]
 Name = Annotated[str, _text(1, 1000), _NO_CARD, Field(examples=["Grace Hopper"])]
 Email = Annotated[str, _text(1, MAX_EMAIL_LENGTH), _NO_CARD, Field(examples=["grace@example.com"])]
 NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH, _NO_NUL), Field(examples=["nine brown otters swim"])]
 TokenName = Annotated[str, _text(1, 100), _NO_CARD]
 ShortText = Annotated[str, _text(0, 1000), _NO_CARD]
+SortedTitle = Annotated[str, _text(0, 1500)]  # composing characters (NFC) may triple a title's length
 Role = Annotated[str, _text(1, 1000), _NO_CARD, Field(examples=["designer"])]
-LongText = Annotated[str, _text(0, 20_000), _NO_CARD, Field(examples=["The ferns need most."])]
+LongText = Annotated[str, _text(0, 20_000), _NO_CARD, _FEW_MARKS, Field(examples=["The ferns need most."])]
 CommentText = Annotated[str, _text(1, 20_000), _NO_CARD, Field(examples=["Done, except for the cactus."])]
 Title = Annotated[str, _text(1, 500), _NO_CARD, Field(examples=["Water the plants"])]
 

@@ -1,6 +1,7 @@
 """Validates JSON bodies and query parameters. Errors name the invalid fields, but never contain the client's values."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -134,8 +135,8 @@ class QueryParameters(RequestInput):
     @override
     async def read(self, request: Request, *, strict: bool = False) -> Any:
         self._refuse_unknown_parameters(request, self.model.model_fields if self.model else ())
-        names = [name for name, _ in request.query_params.multi_items()]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
+        counts = Counter(name for name, _ in request.query_params.multi_items())
+        if repeated := sorted(name for name, count in counts.items() if count > 1):
             raise self.error([FieldViolation(name, "was given twice") for name in repeated])
         return self.validate(dict(request.query_params))
 

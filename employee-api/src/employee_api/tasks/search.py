@@ -16,7 +16,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 from sqlmodel import col
 
-from employee_api.fields import ShortText, in_month
+from employee_api.fields import SortedTitle, in_month
 from employee_api.models import Task
 from employee_api.pagination import TIMESTAMPS, SortKey
 from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, TaskSort
@@ -97,6 +97,6 @@ SORT_KEYS = {
     TaskSort.UPDATED_AT: SortKey("updated_at", col(Task.updated_at), TIMESTAMPS),
     TaskSort.DUE_DATE: SortKey("due_date", col(Task.due_date), TypeAdapter(date), optional=True),
     TaskSort.PRIORITY: SortKey("priority", _rank(Task.priority, Priority), _RANKS),
-    TaskSort.TITLE: SortKey("title", LowerCase(col(Task.title)), TypeAdapter(ShortText)),
+    TaskSort.TITLE: SortKey("title", LowerCase(col(Task.title)), TypeAdapter(SortedTitle)),
     TaskSort.STATUS: SortKey("status", _rank(Task.status, Status), _RANKS),
 }
