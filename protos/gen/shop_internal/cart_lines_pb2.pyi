@@ -26,7 +26,7 @@ class SetQuantityRequest(_message.Message):
     user_id: _builtins.str
     @_builtins.property
     def item(self) -> _cart_pb2.CartItem:
-        """A product and its quantity, 0 to 10,000. Required."""
+        """A product and its quantity, which must not be negative. Required."""
 
     def __init__(
         self,

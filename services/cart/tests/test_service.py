@@ -78,9 +78,7 @@ async def test_an_added_item_is_in_the_cart_of_its_user(stub: CartServiceStub) -
     assert await stub.GetCart(ADA) == cart_pb2.Cart(user_id="ada", items=[TWO_PANS])
 
 
-async def test_a_repeated_addition_takes_effect_and_is_counted_once(
-    stub: CartServiceStub, telemetry: Telemetry
-) -> None:
+async def test_a_repeated_addition_has_effect_and_is_counted_once(stub: CartServiceStub, telemetry: Telemetry) -> None:
     for _ in range(3):
         await add(stub, idempotency_key="k")
     await add(stub, item("tent", 5))
@@ -92,9 +90,7 @@ async def test_a_repeated_addition_takes_effect_and_is_counted_once(
 
 
 @pytest.mark.parametrize(("if_match", "left"), [(None, 0), ("current", 0), ("stale", 4)])
-async def test_a_cart_is_emptied_unless_its_etag_is_stale(
-    stub: CartServiceStub, if_match: str | None, left: int
-) -> None:
+async def test_a_cart_empties_unless_its_etag_is_stale(stub: CartServiceStub, if_match: str | None, left: int) -> None:
     etags = {}
     for name in ("stale", "current"):
         await add(stub)
@@ -139,7 +135,6 @@ async def test_ordered_items_are_removed_and_a_cart_that_an_order_emptied_has_th
         (SetQuantityRequest(user_id="ada"), "item"),
         (SetQuantityRequest(user_id="ada", item=item("")), "item.product_id"),
         (SetQuantityRequest(user_id="ada", item=item("pan", -1)), "item.quantity"),
-        (SetQuantityRequest(user_id="ada", item=item("pan", 10_001)), "item.quantity"),
         (RemoveOrderedRequest(etag="e", items=[TWO_PANS]), "user_id"),
         *((RemoveOrderedRequest(user_id="ada", etag=etag), "etag") for etag in ("x" * 129, "ключ", "two words")),
         (RemoveOrderedRequest(user_id="ada", items=[item("")]), "items[0].product_id"),

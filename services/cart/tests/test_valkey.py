@@ -138,9 +138,7 @@ async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeySer
 
 
 @pytest.mark.parametrize("jump", [-2, 2])
-async def test_no_cart_ends_within_a_day_of_a_jump_of_the_clock(
-    store: ValkeyCartStore, operator: Redis, jump: int
-) -> None:
+async def test_no_cart_ends_within_a_day_of_a_clock_jump(store: ValkeyCartStore, operator: Redis, jump: int) -> None:
     def days_ago(days: float) -> float:
         return (days * 86_400 - time.time()) * 1000
 
@@ -237,9 +235,7 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeySer
 
 
 @pytest.mark.parametrize("setting", ["REPLICAOF 127.0.0.1 1", *(f"ACL SETUSER default {rule}" for rule in RULES)])
-async def test_a_server_that_refuses_additions_is_not_ready(
-    store: ValkeyCartStore, operator: Redis, setting: str
-) -> None:
+async def test_a_server_refusing_additions_is_not_ready(store: ValkeyCartStore, operator: Redis, setting: str) -> None:
     await store.check()
     assert await operator.keys() == []
     await operator.execute_command(*setting.split())  # type: ignore[no-untyped-call]

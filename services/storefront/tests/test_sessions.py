@@ -126,11 +126,13 @@ async def test_a_used_session_that_was_planted_shows_no_order_from_after(shop: S
 
 
 async def test_an_address_moves_the_whole_cart(visitor: Visitor, backends: Backends) -> None:
-    for quantity in (10_000, 2345):
+    for quantity in (10_000, 10_000, 2345):
         await visitor.add_to_cart(quantity=quantity)
     await visitor.add_to_cart("copper-kettle")
     before = visitor.user_id
+    backends.cart.calls.clear()
     responses = [await visitor.post("/checkout", data=order_fields()) for _ in range(2)]
+    assert backends.cart.calls["AddItem"] == 4  # one a line, however many there are of it
     assert {response.status_code for response in responses} == {303}
     assert visitor.user_id != before
     assert (await backends.carts.read(visitor.user_id)).lines == (await backends.carts.read(before)).lines
@@ -155,9 +157,7 @@ async def test_a_session_with_orders_is_not_lost_with_its_next_cart_of_two_tabs(
     await visitor.page(location)
 
 
-async def test_a_session_remains_while_it_is_unknown_whether_it_has_orders(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_a_session_remains_if_it_is_unknown_whether_it_has_orders(visitor: Visitor, backends: Backends) -> None:
     await visitor.add_to_cart()
     user_id = visitor.user_id
     await visitor.post("/cart/empty", data={})

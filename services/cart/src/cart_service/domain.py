@@ -83,7 +83,7 @@ class Addition:
     anonymous: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_item(self, lowest=1)
+        _check_item(self, 1, _MAX_ADDED)
         if self.key is not None:
             parse_idempotency_key(self.key)
 
@@ -97,7 +97,7 @@ class NewQuantity:
     quantity: int
 
     def __post_init__(self) -> None:
-        _check_item(self, lowest=0)
+        _check_item(self, 0, MAX_QUANTITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,10 @@ class Purchase:
             require_between(line.quantity, f"items[{index}].quantity", 1, MAX_QUANTITY)
 
 
-def _check_item(request: Addition | NewQuantity, *, lowest: int) -> None:
+def _check_item(request: Addition | NewQuantity, lowest: int, highest: int) -> None:
     check_user_id(request.user_id)
     require_text(request.product_id, "item.product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
-    require_between(request.quantity, "item.quantity", lowest, _MAX_ADDED)
+    require_between(request.quantity, "item.quantity", lowest, highest)
 
 
 def check_user_id(user_id: str) -> str:

@@ -122,9 +122,10 @@ class CheckoutPages(Pages):
             return
         user_id = session.next_id(key)
         for number, line in enumerate(await self.clients.carts.read(session.user_id)):
-            for added in range(0, line.quantity, MAX_QUANTITY):
-                part = Item(line.product_id, min(MAX_QUANTITY, line.quantity - added))
-                await self.clients.carts.add(user_id, part, f"{user_id}-{number}-{added}")
+            added = Item(line.product_id, min(line.quantity, MAX_QUANTITY))
+            await self.clients.carts.add(user_id, added, f"{user_id}-{number}")
+            if added != line:
+                await self.clients.carts.set_quantity(user_id, line)
         session.renew(user_id, has_orders=bool(orders))
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
