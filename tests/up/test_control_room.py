@@ -70,7 +70,7 @@ async def test_an_order_shows_its_trace_which_is_found_by_the_order(up: UpShop) 
     order_id = json.loads(await up.order("found", "--json"))["order"]["order_id"]
 
     async def found() -> str:
-        _, output = await up.shop("traces", "--order", order_id, "--json")
+        _, output = await up.shop("traces", "--order", order_id, "--min-ms", "0.00001", "--json")
         return output if order_id in output else ""
 
     listed = await wait_until(found)

@@ -1,6 +1,8 @@
 """The control room's pages, without running services but with stored traces and logs."""
 
+import asyncio
 import json
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +15,7 @@ from typing_extensions import override
 from chassis.telemetry import semconv
 from checkout_service.reconciliation.reader import Comparison
 from shop_cli.control_room.app import create_app
+from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import Reconciler, Reconciliation
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.processes import Shop
@@ -110,6 +113,23 @@ async def test_an_impossible_rate_of_customers_and_any_without_a_storefront_is_r
 ) -> None:
     response = await client.post("/customers", content=f"rate={rate}")
     assert (response.status_code, refusal in response.text) == (409 if rate == "1" else 400, True)
+
+
+async def test_two_changes_of_the_rate_at_once_leave_one_process(tmp_path: Path) -> None:
+    pids = []
+
+    class Sleeping(Customers):
+        @override
+        async def start(self) -> None:
+            await self.spawn("sleep", "60", folder=tmp_path)
+            pids.append(self.pid or 0)
+
+    customers = Sleeping("http://shop", tmp_path / "log")
+    await asyncio.gather(customers.set_rate(1), customers.set_rate(2))
+    await customers.set_rate(0)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 async def test_a_trace_is_a_waterfall_and_one_whose_spans_were_dropped_its_log_lines(

@@ -101,9 +101,7 @@ async def test_a_port_in_use_is_detected_before_any_service_is_started(ad: Progr
     assert shop["ad"].pid is None
 
 
-async def test_waiting_for_a_service_that_ends_raises_its_last_log_lines(
-    ad: Program, port: int, tmp_path: Path
-) -> None:
+async def test_waiting_for_a_service_that_ends_raises_its_last_lines(ad: Program, port: int, tmp_path: Path) -> None:
     overrides = {"ad": {"ADS_FILE": "/nowhere"}}
     async with Shop([ad], tmp_path, {"ad": port}, overrides=overrides) as shop:
         with pytest.raises(ProcessDied, match="ad ended with status 2: ADS_FILE: "):

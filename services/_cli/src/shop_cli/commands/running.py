@@ -86,7 +86,7 @@ def traces(
 ) -> None:
     """List the running shop's latest traces. Traces with an order or an error are stored longest."""
     found = control_room_client.find_traces(
-        service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
+        service=service, min_ms=f"{min_ms:f}", errors="1" if errors else "", order=order, limit=str(limit)
     )
     print_list(found, _TRACE_COLUMNS, as_json=as_json)
 

@@ -1,3 +1,4 @@
+import asyncio
 import math
 import signal
 import sys
@@ -23,6 +24,7 @@ class Customers(ChildProcess):
         super().__init__("customers", log_path)
         self._storefront = storefront
         self._rate = 0.0
+        self._changing = asyncio.Lock()
 
     @property
     def rate(self) -> float:
@@ -47,7 +49,8 @@ class Customers(ChildProcess):
         """Set how many sessions start per second. Raise FailedPrecondition if the shop has no storefront."""
         if self._storefront is None:
             raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
-        await self.stop()
-        self._rate = sessions_per_second
-        if sessions_per_second > 0:
-            await self.start()
+        async with self._changing:  # a double click must not start two processes
+            await self.stop()
+            self._rate = sessions_per_second
+            if sessions_per_second > 0:
+                await self.start()
