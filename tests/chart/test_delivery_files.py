@@ -129,9 +129,7 @@ def test_a_release_adds_what_artifact_hub_shows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "notes"), [("1.2.3", "- A."), ("1.2.4", None), ("1.2", None), ("Unreleased", None)]
 )
-def test_release_notes_are_the_changelog_section_of_the_version(
-    tmp_path: Path, version: str, notes: str | None
-) -> None:
+def test_release_notes_are_the_changelog_section_of_a_version(tmp_path: Path, version: str, notes: str | None) -> None:
     (tmp_path / ".github/scripts").mkdir(parents=True)
     script = shutil.copy(SCRIPTS / "release_notes.sh", tmp_path / ".github/scripts")
     sections = "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-22\n\n- A.\n\n## [1.2.2]\n\n- B.\n"

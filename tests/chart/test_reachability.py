@@ -196,9 +196,7 @@ def test_pods_of_another_release_reach_nothing(render: Any) -> None:
     assert not [edge for edge in edges if edge[0].startswith("b-")]
 
 
-def test_every_rule_names_its_ports_and_every_ingress_rule_its_peers(
-    render: Any, matrix_values: dict[str, Any]
-) -> None:
+def test_every_rule_names_its_ports_and_each_ingress_rule_its_peers(render: Any, matrix_values: dict[str, Any]) -> None:
     for policy in render(matrix_values).all("NetworkPolicy"):
         ingress, egress = (policy["spec"].get(direction, []) for direction in ("ingress", "egress"))
         assert all(rule["ports"] for rule in [*ingress, *egress]), policy["metadata"]["name"]

@@ -57,9 +57,7 @@ def test_different_requests_have_different_fingerprints(change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"number": "4242-4242-4242-4242"}, {"cvv": 999}])
-def test_separators_of_a_card_number_and_the_security_code_do_not_change_the_fingerprint(
-    change: dict[str, Any],
-) -> None:
+def test_separators_of_a_card_number_and_the_security_code_do_not_change_a_fingerprint(change: dict[str, Any]) -> None:
     assert fingerprints(replace(REQUEST, card=replace(CARD, **change)), KEY) == fingerprints(REQUEST, KEY)
 
 

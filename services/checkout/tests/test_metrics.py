@@ -119,9 +119,7 @@ async def test_the_span_of_a_call_that_waits_in_vain_names_the_order(
     assert (in_vain.get(semconv.ORDER_ID), in_vain.get(semconv.ORDER_REPLAYED)) == (placed[semconv.ORDER_ID], True)
 
 
-async def test_a_step_that_is_tried_again_counts_by_its_name(
-    peers: FakePeers, start: Start, recorded: Recorded
-) -> None:
+async def test_a_step_tried_again_counts_by_its_name(peers: FakePeers, start: Start, recorded: Recorded) -> None:
     peers.payment.faults["Charge"] = Fault(Unavailable("down"), times=2)
     peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"), times=1)
     async with start(recorded.telemetry) as checkout:

@@ -152,9 +152,7 @@ def test_the_delay_of_an_order_grows_with_its_failures(failures: int, seconds: f
     assert queue_workers.retry_delay_seconds(failures) == seconds
 
 
-async def test_shutdown_waits_for_running_orders(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_waits_for_running_orders(peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 30.0)
     monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 30.0)
     gate = peers.payment.hold("Charge")

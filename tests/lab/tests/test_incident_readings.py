@@ -39,9 +39,7 @@ def reading(transport: httpx2.BaseTransport | None) -> Readings:
     return Readings(client, "shop-a", AlertRecorder(""), list, dict)
 
 
-def test_an_effect_is_the_furthest_value_of_the_release_and_budgets_are_named_as_their_alerts(
-    release: Readings,
-) -> None:
+def test_an_effect_is_the_furthest_value_of_the_release_and_budgets_are_named_as_alerts(release: Readings) -> None:
     below = Effect(query=EFFECT.query, below=1)
     assert [release.effect(effect) for effect in (EFFECT, below, Effect(query="none", above=1))] == [3, 1, None]
     assert release.burnt() == {"ErrorBudgetBurn(get-ads)", "ErrorBudgetBurn(convert)"}

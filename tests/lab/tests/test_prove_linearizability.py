@@ -86,9 +86,7 @@ def order(began: float, contents: dict[str, int]) -> Step:
         pytest.param(False, [read_cart(2, {"mug": 4})], id="an addition that is delivered twice has one effect"),
     ],
 )
-def test_a_cart_has_the_history_of_a_sequence_of_calls(
-    histories: Histories, explained: bool, steps: list[Step]
-) -> None:
+def test_a_cart_has_the_history_of_sequential_calls(histories: Histories, explained: bool, steps: list[Step]) -> None:
     for record in steps:
         record(histories)
     assert is_explained(histories) is explained
