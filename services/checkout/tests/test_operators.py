@@ -246,10 +246,12 @@ async def test_what_never_succeeds_is_dismissed(
     order_id = await place_and_need(state, checkout, run_sql)
     run_sql(f"INSERT INTO outbox VALUES ('{order_id}', 'email', 0, 0, '', 0)")  # noqa: S608 - a constant
     checkout.peers.ledger.faults["ResolveOrFence"] = Fault(Unavailable("down"))
+    run_sql("UPDATE orders SET tracking_id = 'T-1'")
     assert [list(order.dead_letters) for order in await checkout.listed(stuck=True)] == [["email"]]
     await settle(checkout, order_id, dismissed="by telephone")
     (order,) = await checkout.listed()
     assert (await checkout.states(), list(order.dead_letters)) == ([after], left)
+    assert order.tracking_id == ("T-1" if after == "DONE" else "")
 
 
 async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:

@@ -8,6 +8,7 @@ from checkout_service import saga
 from checkout_service.domain import (
     CARD_NUMBER,
     NEEDS_OPERATOR,
+    PLACED,
     SETTLED_DISMISSED,
     SETTLED_SHIPPED,
     Refusal,
@@ -47,7 +48,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
     before, name = seen.state, decision.reason.removeprefix("SETTLED_").lower()
     ended_as = _AFTER_DISMISSAL.get(before) if decision.reason == SETTLED_DISMISSED else None
     after, verb = (ended_as, "settled") if ended_as else (State.SETTLING, "settling")
-    kept_id = seen.tracking_id if before is State.SHIPPED else tracking_id
+    kept_id = seen.tracking_id if before in PLACED else tracking_id
     decided = Transition(before, after, "", kept_id, decision, step=f"{verb}_{name}", detail=decision.message)
     has_ended = before is State.DONE and not (await journal.outbox_of([seen.order_id]))[seen.order_id]
     is_allowed = not has_ended and (ended_as or may_decide(before, decision))

@@ -16,7 +16,7 @@ from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.values.paging import Position
-from checkout_service.domain import MAX_OPEN_MISMATCHES, NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
+from checkout_service.domain import MAX_OPEN_MISMATCHES, NEEDS_OPERATOR, OPEN, PLACED, RELEASED_CART, State, Transition
 from checkout_service.journal import rows, statements
 from checkout_service.ports import (
     LEASE_SECONDS,
@@ -163,7 +163,7 @@ class Journal:
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
             batch.append(self._statement(statements.FILL_OUTBOX, **rows.claim_to_row(updated), **lease))
-        elif transition.before in {State.SHIPPED, State.DONE}:
+        elif transition.before in PLACED:
             batch.append(self._statement(statements.DELETE_OUTBOX, **rows.claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
