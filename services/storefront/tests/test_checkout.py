@@ -183,9 +183,7 @@ async def test_an_order_in_a_currency_that_has_ended_is_shown_in_another_one(
     assert 'href="#user_currency"' not in response.text
 
 
-async def test_a_total_that_has_changed_is_shown_before_anything_is_ordered(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_a_changed_total_is_shown_before_anything_is_ordered(visitor: Visitor, backends: Backends) -> None:
     backends.checkout.error = FailedPrecondition("changed", reason="TOTAL_CHANGED", metadata={"total": "55.00 USD"})
     form, response = await submit(visitor, total="49.00 USD")
     assert response.status_code == 409

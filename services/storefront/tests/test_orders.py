@@ -41,9 +41,7 @@ async def placed(visitor: Visitor) -> str:
     return path
 
 
-async def test_the_page_of_an_order_shows_lines_total_journal_and_takeovers(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_the_page_of_an_order_has_lines_total_journal_and_takeovers(visitor: Visitor, backends: Backends) -> None:
     path = await placed(visitor)
     page = await visitor.page(path)
     shown = ("Cast-iron pan", "$55.00", "Complete", "02134 Boston", "inserted")

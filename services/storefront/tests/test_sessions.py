@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cart_service.domain import Addition
 from chassis.errors import Unavailable
 from chassis.values.keys import HmacKeys
 from shop_internal.orders_pb2 import ORDER_STATE_CHARGING
@@ -136,6 +137,8 @@ async def test_an_address_moves_the_whole_cart(visitor: Visitor, backends: Backe
     assert {response.status_code for response in responses} == {303}
     assert visitor.user_id != before
     assert (await backends.carts.read(visitor.user_id)).lines == (await backends.carts.read(before)).lines
+    of_the_release_before = Addition(visitor.user_id, "copper-kettle", 1, f"{visitor.user_id}-1-0")
+    assert not await backends.carts.add(of_the_release_before)
 
 
 async def test_an_order_that_holds_the_cart_keeps_its_id(visitor: Visitor, backends: Backends) -> None:
