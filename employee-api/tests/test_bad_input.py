@@ -111,10 +111,10 @@ async def test_no_operation_takes_time_by_the_square_of_a_length(start_api: Star
             example = described["requestBody"]["content"][JSON]["example"] if "requestBody" in described else {}
             for name in [*example, *(one["name"] for one in described.get("parameters", []) if one["in"] == "query")]:
                 body = json.dumps(example | {name: text}, ensure_ascii=False) if name in example else ""
-                for query in [""] if name in example else [f"{name}={text[:5000]}", f"{name}&" * (30_000 // len(name))]:
-                    started, url = time.process_time(), re.sub("{.*?}", UNKNOWN_ID, path)
-                    await api.client.request(method, f"{url}?{query}", headers=headers, content=body)
-                    taken[method, path, name, len(query)] = time.process_time() - started
+                query = "" if name in example else f"{name}&" * (30_000 // len(name))
+                started, url = time.process_time(), re.sub("{.*?}", UNKNOWN_ID, path)
+                await api.client.request(method, f"{url}?{query}", headers=headers, content=body)
+                taken[method, path, name] = time.process_time() - started
     assert len(taken) > 40
     assert [operation for operation, of_it in taken.items() if of_it > seconds / 3] == []
 

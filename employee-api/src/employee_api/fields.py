@@ -56,8 +56,12 @@ def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
     return AfterValidator(validate)
 
 
+def _is_combining(character: str) -> bool:
+    return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) > 0
+
+
 def _has_few_marks(text: str) -> bool:
-    runs = groupby(text, lambda character: unicodedata.combining(character) > 0)
+    runs = groupby(text, _is_combining)
     return text.isascii() or all(len([*run]) <= _MAX_MARKS for are_marks, run in runs if are_marks)
 
 
