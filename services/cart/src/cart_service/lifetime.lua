@@ -1,7 +1,7 @@
 -- Functions that precede every script. Times are in ms.
 -- An anonymous cart has a time to live, so a server whose memory is full may evict the cart (volatile-ttl). A customer's
 -- cart has none and is never evicted: an index stores when it expires, and each change to a customer's cart deletes up to
--- two expired carts, unless the server's clock has jumped by more than a day since the change before, or within a day.
+-- two expired carts, unless the server's clock has jumped by more than a day within the last day.
 local DAY = 86400000
 
 local function is_customers(cart) return redis.call('PTTL', cart) == -1 end
@@ -11,14 +11,14 @@ local function remove(cart, index)
   redis.call('ZREM', index, cart)
 end
 
--- The index also holds two times, negative to keep them apart from carts: of the last change, and of the last jump. They
--- are named like keys that no user has, because the release before deletes them as if they were carts.
-local CHANGED, JUMPED = 'cart-key:changed', 'cart-key:jumped'
+-- The index also holds two times, negative to keep them apart from carts: when the clock was last read, and when it last
+-- jumped. They are named like keys that no user has, because the release before deletes them as if they were carts.
+local READ, JUMPED = 'cart-key:read', 'cart-key:jumped'
 
 local function is_clock_steady(index, now)
-  local changed = redis.call('ZSCORE', index, CHANGED) or -now
-  if math.abs(now + changed) > DAY then redis.call('ZADD', index, -now, JUMPED) end
-  redis.call('ZADD', index, -now, CHANGED)
+  local read = redis.call('ZSCORE', index, READ) or -now
+  if math.abs(now + read) > DAY then redis.call('ZADD', index, -now, JUMPED) end
+  redis.call('ZADD', index, -now, READ)
   return now + (redis.call('ZSCORE', index, JUMPED) or 0) > DAY
 end
 
