@@ -225,7 +225,7 @@ class ListOrdersRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     stuck: _builtins.bool
-    """Only stuck orders, oldest first."""
+    """Only orders that are stuck, or DONE with a dead letter, oldest first."""
     limit: _builtins.int
     """Maximum number of orders, up to 1,000; 0 means 50."""
     user_id: _builtins.str
@@ -387,8 +387,8 @@ class SettleOrderRequest(_message.Message):
     items from the cart, unless payment has no charge.
     """
     dismissed: _builtins.str
-    """Nothing, or something else: the reason. SETTLED; of a SHIPPED order, gives up the notifications: DONE. Of a
-    SETTLING order, no longer waits for payment and shipping.
+    """Nothing, or something else: the reason. SETTLED; of a SHIPPED or DONE order, gives up the notifications:
+    DONE. Of a SETTLING order, no longer waits for payment and shipping.
     """
     def __init__(
         self,
@@ -544,7 +544,7 @@ class ListMismatchesResponse(_message.Message):
     MISMATCHES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def mismatches(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenMismatch]:
-        """Oldest first."""
+        """The oldest 10,000, oldest first."""
 
     def __init__(
         self,

@@ -584,9 +584,7 @@ async def test_statistics_count_unfinished_orders(move_clock: MoveClock, journal
     assert 0 <= statistics.oldest_open_seconds < 100
 
 
-async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
-    move_clock: MoveClock, journal: Journal
-) -> None:
+async def test_the_oldest_notification_is_as_old_as_its_shipped_order(move_clock: MoveClock, journal: Journal) -> None:
     order_ids = []
     for number in range(3):
         order_ids.append(await shipped(journal, new_order(str(number))))

@@ -15,7 +15,7 @@ from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
 from checkout_service.order_spans import current_traceparent, links_to
 from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
-from checkout_service.reconciliation.__main__ import _report
+from checkout_service.reconciliation.__main__ import _report_mismatches, _report_totals
 from checkout_service.reconciliation.reader import Comparison
 from checkout_service.reconciliation.rules import Kind, Mismatch
 from shop_kit.checkouts import Start
@@ -186,7 +186,8 @@ def test_the_currencies_of_metrics_are_bounded() -> None:
 def test_a_reconciliation_exports_its_result_for_every_kind_unless_it_is_incomplete(hours_read: float | None) -> None:
     telemetry, read = measured()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
-    _report(Comparison(charges=2, shipments=1, mismatches=mismatches, hours_read=hours_read), telemetry)
+    for report in (_report_mismatches, _report_totals):
+        report(Comparison(charges=2, shipments=1, mismatches=mismatches, hours_read=hours_read), telemetry)
     rest: dict[Series, float] = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
     rest[(semconv.RECONCILED_ORDERS.name,)] = 0
     found: dict[Series, float] = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}

@@ -100,6 +100,7 @@ def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRe
         (Kind.NOT_CHARGED, replace(FINISHED, charges=(), shipments=())),
         (Kind.REFUSED_BUT_CHARGED, OrderRecords("id", order("SETTLED", settlement="settled_refunded"), (CHARGE,))),
         (Kind.SHIPPED_NOT_CHARGED, replace(FINISHED, order=order(settlement="settled_shipped"), charges=())),
+        (Kind.SHIPPED_NOT_CHARGED, replace(FINISHED, order=order(settlement="settled_dismissed"), charges=())),
         (Kind.NOT_MAILED, replace(FINISHED, confirmations=())),
         (Kind.NOT_MAILED, OrderRecords("id", order(settlement="settled_shipped"), (CHARGE,))),
         (Kind.NOT_MAILED, NOT_SENT),
@@ -231,7 +232,7 @@ def test_mismatches_that_cannot_be_recorded_are_reported(
     monkeypatch.setattr(f"{main.__module__}.open_reader", lambda *_, **__: nullcontext(FullJournal(failures=0)))
     assert main() == NOT_READ
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line.get("order_id") for line in lines if line["event"] == "mismatch"] == [":1"]
+    assert [(line["event"], line.get("order_id")) for line in lines] == [("mismatch", ":1"), ("records not read", None)]
 
 
 async def test_orders_that_arrive_while_records_are_read_do_not_keep_the_job_from_ending() -> None:

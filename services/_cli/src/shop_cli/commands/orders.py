@@ -45,7 +45,7 @@ async def list_orders(
         found = (await journal.ListOrders(request)).orders
     print_list(found, _COLUMNS, as_json=as_json)
     if not as_json:
-        console.print(f"\n{counted(len(found), 'stuck order' if stuck else 'order')}")
+        console.print(f"\n{counted(len(found), 'order')}")
 
 
 @orders.command("show")

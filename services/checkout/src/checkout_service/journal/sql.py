@@ -257,14 +257,15 @@ class Journal:
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in these states (default: any), newest first.
 
-        With `stuck`, return only orders that are stuck or have a dead letter, oldest first.
+        With `stuck`, return only orders that are stuck, or DONE with a dead letter, oldest first.
         """
         if stuck:
             chosen = states or [*State]
             listed = await self._list(statements.LIST_STUCK, [{"state": state} for state in chosen], limit=limit)
-            dead = {row["order_id"] for row in await self._report(statements.LIST_DEAD, limit=limit)}
-            others = await self.read_many(dead.difference(entry.order_id for entry in listed))
-            listed += [entry for entry in others if entry.state in chosen]
+            if State.DONE in chosen and (dead := await self._report(statements.LIST_DEAD)):
+                listed += await self._list(
+                    statements.LIST_DONE, [{"order_id": row["order_id"]} for row in dead], limit=limit
+                )
             return sorted(listed, key=lambda entry: (entry.created_at, entry.order_id))[:limit]
         if not states:
             return await self._list(statements.LIST, limit=limit)

@@ -332,7 +332,11 @@ LIST_STUCK = f"""
     ORDER BY created_at, order_id LIMIT :limit
 """
 
-LIST_DEAD = "SELECT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY kind LIMIT :limit"
+LIST_DEAD = "SELECT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY kind"
+
+LIST_DONE = f"""
+    SELECT {_ENTRY} FROM orders WHERE {_LISTED} AND state = 'DONE' ORDER BY created_at, order_id LIMIT :limit
+"""
 
 SCAN = f"""
     SELECT {_ENTRY} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit

@@ -1,7 +1,8 @@
 """`python -m checkout_service.reconciliation` compares order records, logs mismatches, and exits.
 
 It waits for peers that are still starting, and reads everything again if a peer fails while its records are being read.
-Exit status: 0 if all records agree, 1 if some disagree, 2 if the records could not be read in time.
+Exit status: 0 if all records agree, 1 if some disagree, 2 if the records could not be read in time or the mismatches
+not be recorded.
 """
 
 import asyncio
@@ -62,6 +63,7 @@ def main() -> int:
         log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - an expected error needs no traceback
         return NOT_READ
     else:
+        _report_totals(found, telemetry)
         return NOT_READ if found.hours_read is not None else DISAGREE if found.mismatches else AGREE
     finally:
         telemetry.shutdown()
@@ -84,7 +86,7 @@ async def _compare(settings: ReconciliationSettings, telemetry: Telemetry) -> Co
 
     async with open_reader(channel, with_confirmations=settings.email_internal_addr is not None) as reader:
         found = await _compare_in_time(reader, channels, settings)
-        _report(found, telemetry)
+        _report_mismatches(found, telemetry)  # first, because recording them may fail
         await reader.record(found)
         return found
 
@@ -115,16 +117,19 @@ async def _compare_in_time(
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _report(found: Comparison, telemetry: Telemetry) -> None:
+def _report_mismatches(found: Comparison, telemetry: Telemetry) -> None:
     counts = Counter(mismatch.kind for mismatch in found.mismatches)
-    is_complete = found.hours_read is None
     # An incomplete comparison may trigger the mismatch alert, but must not resolve it.
-    by_kind = [(counts[kind], ((semconv.MISMATCH_KIND, kind.value),)) for kind in Kind if is_complete or counts[kind]]
+    kinds = [*Kind] if found.hours_read is None else [*counts]
+    by_kind = [(counts[kind], ((semconv.MISMATCH_KIND, kind.value),)) for kind in kinds]
     telemetry.observe(semconv.MISMATCHES, lambda: by_kind)
     for mismatch in found.mismatches:
         log.error("mismatch", **asdict(mismatch))
+
+
+def _report_totals(found: Comparison, telemetry: Telemetry) -> None:
     totals = asdict(found) | {"mismatches": len(found.mismatches), "agreed": len(found.agreed)}
-    if is_complete:
+    if found.hours_read is None:
         telemetry.observe(semconv.RECONCILED_ORDERS, lambda: [(found.orders, ())])
         log.info("reconciled", **totals)
     else:

@@ -45,7 +45,7 @@ class Expected(Enum):
 
 _ONE, _NONE, _ANY, _PAIRED = Expected
 
-UNKNOWN = "UNKNOWN"
+UNKNOWN, DISMISSED_PLACED = "UNKNOWN", "DISMISSED_PLACED"
 
 EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     # order state or operator's decision: (expected charges, shipments, confirmations)
@@ -58,6 +58,7 @@ EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     "settled_refunded": (_NONE, _NONE, _ANY),
     "settled_shipped": (_ONE, _ANY, _ONE),
     "settled_dismissed": (_ANY, _ANY, _ANY),
+    DISMISSED_PLACED: (_ONE, _ANY, _ANY),  # it may have been settled as shipped before
     UNKNOWN: (_PAIRED, _PAIRED, _PAIRED),
 }
 
@@ -221,6 +222,8 @@ def _counts(records: OrderRecords) -> Iterator[_Found]:
     stores, partners = (charges, shipments, records.confirmations), (shipments, charges, shipments)
     changed_at = order.changed_at if order else 0.0
     rule = UNKNOWN if order is None else order.settlement if order.settlement in EXPECTED else order.state
+    if order and order.state in PLACED and order.settlement == "settled_dismissed":
+        rule = DISMISSED_PLACED
     for kinds, expected, effects, others in zip(KINDS, EXPECTED[rule], stores, partners, strict=True):
         labels = ", ".join(effect.label for effect in effects or others)
         if not effects or effects[0].failed:
