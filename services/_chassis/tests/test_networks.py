@@ -61,9 +61,7 @@ async def cart_at(address: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_services_on_all_addresses_are_reached_over_ipv4_and_see_the_addresses_of_clients(
-    host: str | None,
-) -> None:
+async def test_services_on_all_addresses_are_reached_over_ipv4_and_see_client_addresses(host: str | None) -> None:
     async with http_service(host=host) as port, serve(Carts(), host=host) as address:
         assert await client_seen("127.0.0.1", port) == "127.0.0.1"
         assert await cart_at(address) == ("u", "127.0.0.1")

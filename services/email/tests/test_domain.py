@@ -46,9 +46,7 @@ def test_a_total_beyond_64_bits_is_out_of_range() -> None:
         (lambda: order(address=Address("", "", "", "x" * 257, 0)), "order.shipping_address.country"),
     ],
 )
-def test_an_order_beyond_a_limit_is_rejected_with_the_name_of_the_field(
-    invalid: Callable[[], Order], field: str
-) -> None:
+def test_an_order_beyond_a_limit_is_rejected_with_the_name_of_a_field(invalid: Callable[[], Order], field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         invalid()
     assert [violation.field for violation in refused.value.violations] == [field]

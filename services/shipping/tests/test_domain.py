@@ -116,9 +116,7 @@ async def test_an_invalid_parcel_leaves_its_key_unused(shipper: Shipper, parcel:
     assert await shipper.manifest.find("key") is None
 
 
-async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(
-    shipper: Shipper, parcel: MakeParcel
-) -> None:
+async def test_a_shipment_repeats_even_if_its_parcel_is_no_longer_valid(shipper: Shipper, parcel: MakeParcel) -> None:
     shipped = Entry("key", parcel(street_address="", city="", country=""))
     await shipper.manifest.record(shipped)
     assert await shipper.ship("key", parcel(street_address="", city="", country="")) == shipped

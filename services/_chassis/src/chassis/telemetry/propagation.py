@@ -50,7 +50,7 @@ class Propagation:
         self._is_w3c = self.headers <= _W3C_HEADERS
 
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
-        """Parse trace context and baggage from headers, ignoring overlong baggage and headers with a card number."""
+        """Parse trace context and baggage from headers, ignoring overlong baggage, and text with a card number."""
         known = {name: str(value) for name, value in headers if name in self.headers}
         known = {
             name: value for name, value in known.items() if _IDS.fullmatch(value) or not has_card_number(unquote(value))
