@@ -263,9 +263,8 @@ class Journal:
             chosen = states or [*State]
             listed = await self._list(statements.LIST_STUCK, [{"state": state} for state in chosen], limit=limit)
             if State.DONE in chosen and (dead := await self._report(statements.LIST_DEAD)):
-                listed += await self._list(
-                    statements.LIST_DONE, [{"order_id": row["order_id"]} for row in dead], limit=limit
-                )
+                ids = [{"order_id": row["order_id"]} for row in dead]
+                listed += await self._list(statements.LIST_DONE_AMONG, ids, limit=limit)
             return sorted(listed, key=lambda entry: (entry.created_at, entry.order_id))[:limit]
         if not states:
             return await self._list(statements.LIST, limit=limit)

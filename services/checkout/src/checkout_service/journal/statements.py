@@ -334,7 +334,7 @@ LIST_STUCK = f"""
 
 LIST_DEAD = "SELECT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY kind"
 
-LIST_DONE = f"""
+LIST_DONE_AMONG = f"""
     SELECT {_ENTRY} FROM orders WHERE {_LISTED} AND state = 'DONE' ORDER BY created_at, order_id LIMIT :limit
 """
 
