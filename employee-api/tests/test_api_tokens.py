@@ -107,9 +107,7 @@ async def test_only_management_finds_tokens_of_other_users_and_revokes_them(star
         ("DELETE FROM users WHERE role = 'cto'", NO_SESSION),
     ],
 )
-async def test_sessions_and_tokens_lose_rights_with_their_user(
-    start_api: StartApi, statement: str, refusal: Any
-) -> None:
+async def test_sessions_and_tokens_lose_rights_with_a_user(start_api: StartApi, statement: str, refusal: Any) -> None:
     async with started_with(start_api, "enforce", "cto", "ceo") as (api, _):
         bearer, _ = await create_token(api)
         assert (await api.client.get("/api/export/users", headers=bearer)).status_code == 200

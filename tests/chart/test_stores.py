@@ -18,9 +18,7 @@ def test_no_certificate_authority_is_mounted_for_the_chart_s_own_stores(render: 
         assert not {"PGSSLMODE", "PGSSLROOTCERT"} & set(manifests.environment(name))
 
 
-def test_every_database_user_has_a_role_whose_password_both_sides_read(
-    render: Any, database_services: list[str]
-) -> None:
+def test_every_database_user_has_a_role_whose_password_both_read(render: Any, database_services: list[str]) -> None:
     manifests = render()
     server = manifests.one("StatefulSet", "shop-postgresql")["spec"]["template"]["spec"]["containers"][0]
     variables = {variable["name"]: variable for variable in server["env"]}

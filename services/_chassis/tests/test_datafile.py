@@ -31,9 +31,7 @@ async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_repl
     assert not data.value[2]  # a garbage collection would stop all threads
 
 
-def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_one_is_logged_once(
-    tmp_path: Path,
-) -> None:
+def test_an_invalid_or_missing_file_keeps_the_value_and_the_invalid_one_is_logged_once(tmp_path: Path) -> None:
     write(tmp_path / "data", "1", modified=1)
     data = DataFile(tmp_path / "data", int)
     write(tmp_path / "data", "two", modified=2)

@@ -154,6 +154,16 @@ async def test_no_cart_ends_within_a_day_of_a_clock_jump(store: ValkeyCartStore,
     assert (await operator.zscore("carts", "cart-key:read") or 0.0) < days_ago(0.1)
 
 
+async def test_a_server_with_full_memory_serves_its_carts(store: ValkeyCartStore, operator: Redis) -> None:
+    await store.add(PAN)
+    await operator.zadd("carts", {"cart-key:read": -1})
+    await operator.config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailable):
+        await store.add(PAN)
+    await store.check()
+    assert (await store.read("ada")).lines == (Item("pan", 1),)
+
+
 async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, operator: Redis) -> None:
     await store.add(PAN)
     await store.empty("ada", (await store.read("ada")).etag)

@@ -20,9 +20,7 @@ def test_no_policy_allows_inline_scripts() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_response_has_the_security_headers_no_inline_script_and_is_light(
-    visitor: Visitor, path: str
-) -> None:
+async def test_every_response_has_security_headers_no_inline_script_and_is_light(visitor: Visitor, path: str) -> None:
     response = await visitor.get(path)
     assert SECURITY.items() <= dict(response.headers).items()
     assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=", response.text)

@@ -166,9 +166,7 @@ def test_orders_may_be_late_and_the_burn_of_six_hours_lasts(tmp_path: Path) -> N
         ({"share": 0.5}, "I9 do not hold before the fault"),
     ],
 )
-def test_nothing_is_injected_into_a_shop_that_is_not_quiet(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_nothing_is_injected_into_a_busy_shop(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     shop = FakeShop(**changes)
     with pytest.raises(NotQuiet, match=message):
         run(tmp_path, shop)

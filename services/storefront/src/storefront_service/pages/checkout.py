@@ -123,7 +123,7 @@ class CheckoutPages(Pages):
         user_id = session.next_id(key)
         for number, line in enumerate(await self.clients.carts.read(session.user_id)):
             added = Item(line.product_id, min(line.quantity, MAX_QUANTITY))
-            # The release before uses the same key for the same quantity, so a form that both receive adds it only once.
+            # The release before uses this key for lines up to MAX_QUANTITY, so a form that both receive adds them once.
             await self.clients.carts.add(user_id, added, f"{user_id}-{number}-0")
             if added != line:
                 await self.clients.carts.set_quantity(user_id, line)
