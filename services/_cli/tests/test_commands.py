@@ -246,6 +246,7 @@ INVALID = {
     "mail list --state gone": "IN_DOUBT",
     "products search \udcff": "UTF-8",
     "up --port-offset 1": "--port-offset",
+    "reconcile --grace-minutes nan": "--grace-minutes",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from shop_cli.clients import default_address
-from shop_cli.commands.options import Json
+from shop_cli.commands.options import Json, finite
 from shop_cli.output.printing import console, counted, print_json, print_table
 from shop_cli.output.visible import visible
 
@@ -36,7 +36,7 @@ Url = Annotated[
 
 def load(
     *,
-    rate: Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")] = 1,
+    rate: Annotated[float, typer.Option(min=0.001, callback=finite, help="Sessions that begin per second.")] = 1,
     shape: Shape = "steady",
     duration: Duration = None,
     url: Url = None,

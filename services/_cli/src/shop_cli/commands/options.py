@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,13 @@ Key = Annotated[
 ]
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
+
+
+def finite(value: float) -> float:
+    """Return a number. Raise BadParameter if it is infinite or NaN, which `min` lets pass."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not finite")
+    return value
 
 
 def parse_state(states: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from chassis.rpc.client import channel
 from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.clients import TIMEOUT_SECONDS, default_address, journal_client, tls_of
-from shop_cli.commands.options import Json
+from shop_cli.commands.options import Json, finite
 from shop_cli.local.run_file import find_run
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
@@ -27,8 +27,12 @@ reconcile = typer.Typer(invoke_without_command=True)
 async def compare(
     context: typer.Context,
     *,
-    window_hours: Annotated[float, typer.Option(min=0.01, help="Compare the orders of this many hours.")] = 24,
-    grace_minutes: Annotated[float, typer.Option(min=0, help="How long an order may take to complete.")] = 10,
+    window_hours: Annotated[
+        float, typer.Option(min=0.01, callback=finite, help="Compare the orders of this many hours.")
+    ] = 24,
+    grace_minutes: Annotated[
+        float, typer.Option(min=0, callback=finite, help="How long an order may take to complete.")
+    ] = 10,
     as_json: Json = False,
 ) -> None:
     """Compare orders, charges, shipments and confirmations, and print the orders whose records disagree.
