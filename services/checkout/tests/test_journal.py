@@ -441,6 +441,9 @@ async def test_orders_that_are_old_and_did_not_change_recently_are_deleted_in_ba
     left = await journal.list_orders([], stuck=False, limit=10)
     assert [entry.order_id for entry in left] == [young, changed.order_id]
     assert (await journal.history(old), len(await journal.history(young))) == ([], 6)
+    move_clock(2 * DAY)
+    assert await journal.deletions.delete_old(time.time() - DAY, limit=1) == 1  # it changed after it was created
+    assert await journal.deletions.complete_since() == pytest.approx(time.time() - 2 * DAY, abs=60)
 
 
 @pytest.mark.parametrize("state", [*OPEN, State.SHIPPED, State.NEEDS_REVIEW, State.SETTLED])

@@ -262,7 +262,7 @@ DONE_EVENTS = _events("'done'", f"orders WHERE {_LISTED} AND state = 'DONE'", at
 COMPLETE = f"SELECT order_id FROM orders WHERE {_ACTIVE} AND state = 'SHIPPED' AND NOT {_IS_IN_OUTBOX} LIMIT :limit"
 
 OLD = f"""
-    SELECT order_id, created_at AS at FROM orders
+    SELECT order_id, CASE WHEN updated_at > created_at THEN updated_at ELSE created_at END AS at FROM orders
     WHERE created_at < :older_than AND updated_at < :older_than AND {_FINISHED} AND NOT {_IS_IN_OUTBOX}
     ORDER BY created_at, order_id LIMIT :limit OFFSET :passed
 """
