@@ -44,6 +44,8 @@ def order(state: str = "DONE", **changed: Any) -> RecordedOrder:
 
 
 FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), (CONFIRMATION,))
+SETTLED_SHIPPED = order(settlement="settled_shipped", digests={"tracking": b"one", "address": b"one"})
+SHIPMENT_OF_OTHERS = replace(SHIPMENT, digests={"tracking": b"two"})
 NOT_SENT = replace(FINISHED, confirmations=(replace(CONFIRMATION, failed=True),))
 
 
@@ -104,6 +106,7 @@ def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRe
         (Kind.NOT_MAILED, replace(FINISHED, confirmations=())),
         (Kind.NOT_MAILED, OrderRecords("id", order(settlement="settled_shipped"), (CHARGE,))),
         (Kind.NOT_MAILED, NOT_SENT),
+        (Kind.PARCEL_DIFFERS, replace(FINISHED, order=SETTLED_SHIPPED, shipments=(SHIPMENT_OF_OTHERS,))),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING"))),
     ],
 )

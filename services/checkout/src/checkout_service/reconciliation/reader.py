@@ -133,7 +133,9 @@ class Reader:
                 current = [*find_mismatches(records, due_before, complete_since, known=opened, now=now)]
                 mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
-                found.agreed += _agreed(opened, records, unread.union(one.kind for one in current))
+                # Whether a mismatch is due or not, its records don't agree.
+                kinds = {one.kind for one in find_mismatches(records, math.inf, complete_since, known=opened)}
+                found.agreed += _agreed(opened, records, unread | kinds)
             # Drop mismatches of orders that have since changed: some records may have been read before the change.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]

@@ -212,7 +212,7 @@ def _of_order(records: OrderRecords) -> Iterator[_Found]:
         yield Kind.UNREADABLE, order.changed_at, "the order"
     elif order.state in {*OPEN, State.SHIPPED, *NEEDS_OPERATOR}:
         yield Kind.OPEN_TOO_LONG, order.changed_at, ""
-    elif order.state == State.SETTLED and not order.settlement:
+    elif order.state == State.SETTLED and order.settlement not in EXPECTED:
         yield Kind.NOT_SETTLED, order.changed_at, "no operator's decision in its history"
 
 
@@ -245,7 +245,7 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
             at = effect.recorded_at or changed_at
             if not effect.is_readable:
                 yield Kind.UNREADABLE, at, effect.label
-            elif order and order.is_readable and (effects is records.confirmations or not order.settlement):
+            elif order and order.is_readable and (effects is not charges or not order.settlement):
                 found = _difference(order, effect, is_only=len(effects) == 1)
                 yield from ((kind or kinds.differs, at, f"{detail} {effect.label}") for kind, detail in found)
 
@@ -256,10 +256,12 @@ def _difference(order: RecordedOrder, effect: Effect, *, is_only: bool) -> Itera
     if effect.amount not in {None, order.total}:
         yield Kind.AMOUNT_DIFFERS, f"{order.total} was to be charged, not"
     # The key of the first attempt's shipment, and of every shipment in older releases, is the order id.
-    if is_only and order.state in PLACED and effect.key not in ({key} if effect.amount else {key, order.order_id}):
+    keys = {key} if effect.amount else {key, order.order_id}
+    if is_only and order.state in PLACED and not order.settlement and effect.key not in keys:
         yield Kind.ATTEMPT_DIFFERS, f"the key is {effect.key} instead of {key} of"
         return
-    ids = set() if is_only else {"purchase", "request", "transaction", "tracking"}
-    both = effect.digests.keys() & order.digests.keys() - ids
+    ignored = set() if is_only else {"purchase", "request", "transaction", "tracking"}
+    ignored |= {"address", "items"} if order.settlement else set()  # the operator has decided about the content
+    both = effect.digests.keys() & order.digests.keys() - ignored
     if parts := ", ".join(sorted(part for part in both if effect.digests[part] != order.digests[part])):
         yield None, f"{parts} of"
