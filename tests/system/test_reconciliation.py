@@ -112,7 +112,14 @@ CHANGES = {
         ("state", "'NEEDS_REVIEW'", "OPEN_TOO_LONG"),
         ("state", "'NEEDS_REFUND'", "OPEN_TOO_LONG REFUSED_BUT_SHIPPED"),
         *((column, "'x'", "CHARGE_DIFFERS") for column in ("user_id", "cart_etag", "fingerprint", "transaction_id")),
+        ("transaction_id", "''", "CHARGE_DIFFERS"),
         ("attempt", "2", "ATTEMPT_DIFFERS"),
+        *((column, "'x'", "UNREADABLE") for column in ("attempt", "failures", "created_at", "updated_at")),
+        *((column, "9e99", "UNREADABLE") for column in ("attempt", "created_at", "updated_at")),
+        *((column, "x'ff'", "UNREADABLE") for column in ("user_id", "tracking_id", "reason", "currency_code")),
+        ("snapshot", "CAST(snapshot AS TEXT)", "UNREADABLE"),
+        ("snapshot", EDIT.format('"quantity":', '"quantity":0.'), "UNREADABLE"),
+        ("snapshot", EDIT.format('"units":', '"units":9999999999999999999'), "UNREADABLE"),
         ("tracking_id", "'x'", "PARCEL_DIFFERS MAIL_DIFFERS"),
         ("email", "'eve@example.com'", "MAIL_DIFFERS"),
         *(("total_units", value, "UNREADABLE") for value in ("total_units + 1", "'x'")),
@@ -125,20 +132,24 @@ CHANGES = {
     ],
     ("payment", "charges", "charge_key = ? || ':1'"): [
         *((column, f"{column} + 1", "AMOUNT_DIFFERS") for column in ("units", "nanos")),
-        ("currency_code", "'XTS'", "AMOUNT_DIFFERS"),
+        *(("currency_code", value, "AMOUNT_DIFFERS") for value in ("'XTS'", "x'ff'")),
         *(("state", f"'{state}'", "SHIPPED_NOT_CHARGED") for state in ("VOIDED", "DECLINED")),
         ("charge_key", "replace(charge_key, ':1', ':3')", "ATTEMPT_DIFFERS"),
         *((column, "'x'", "CHARGE_DIFFERS") for column in ("transaction_id", "purchase_id", "request_fingerprint")),
         *((column, "NULL", "UNREADABLE") for column in ("units", "nanos")),
         ("recorded_at", "datetime('now', '-90 days')", ""),
-        ("recorded_at", "'x'", "UNREADABLE"),
+        *(("recorded_at", value, "UNREADABLE") for value in ("'x'", "9e99", "x'ff'")),
+        *(("units", value, "UNREADABLE") for value in ("9e99", "9e999")),
+        ("transaction_id", "x'ff'", "UNREADABLE"),
     ],
     ("shipping", "shipments", "shipment_key = ?"): [
         *(
             ("parcel", f"json_set(parcel, '$.{part}', '9')", "PARCEL_DIFFERS")
             for part in ("address.city", "address.country", "address.zip_code", "items[0].product_id")
         ),
-        ("tracking_id", "'x'", "PARCEL_DIFFERS"),
+        *(("tracking_id", value, "PARCEL_DIFFERS") for value in ("'x'", "''")),
+        *(("recorded_at", value, "UNREADABLE") for value in ("'x'", "9e99")),
+        ("tracking_id", "x'ff'", "UNREADABLE"),
         ("shipment_key", "shipment_key || ':2'", "ATTEMPT_DIFFERS"),
         ("parcel", "substr(parcel, 1, 40)", "UNREADABLE"),
         ("parcel", "'{}'", "UNREADABLE"),
@@ -235,6 +246,8 @@ async def test_a_mismatch_is_reported_whatever_its_age_until_an_operator_accepts
     for disturb in (lose_shipment, partial(age_then, disturb=lose_shipment)):
         await disturb(shop, order)
         assert (await kinds_by_order(shop, grace_minutes=0))[order.order_id] == {"CHARGED_NOT_SHIPPED"}
+        assert order.order_id not in await kinds_by_order(shop, grace_minutes=9999)
+    assert (await kinds_by_order(shop, grace_minutes=0))[order.order_id] == {"CHARGED_NOT_SHIPPED"}
     accepted = ("accept", order.order_id, "CHARGED_NOT_SHIPPED", "--reason", "refunded in cash", "--by", "eve")
     status, _, errors = await run_shop("reconcile", *accepted, environment=shop.addresses)
     assert (status, errors) == (0, "")

@@ -199,8 +199,8 @@ def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
         digests.prices = prices_digest(order.lines, order.shipping_cost)
         digests.purchase = digest(order.purchase_id)
         digests.request = digest(entry.fingerprint[:FINGERPRINT_LENGTH])
-        digests.transaction = digest(entry.transaction_id)
-        digests.tracking = digest(entry.tracking_id)
+        digests.transaction = digest(entry.transaction_id or "none")
+        digests.tracking = digest(entry.tracking_id or "none")
     return digests
 
 

@@ -84,7 +84,7 @@ def _charge_to_wire(charge: Entry) -> pb2.CapturedCharge:
     digests = RecordDigests(
         purchase=digest(payment.purchase_id if payment else ""),
         request=digest(payment.request_fingerprint[:FINGERPRINT_LENGTH] if payment else ""),
-        transaction=digest(charge.recorded_id),
+        transaction=digest(charge.recorded_id or "none"),
     )
     return pb2.CapturedCharge(
         charge_key=charge.key,

@@ -87,7 +87,7 @@ def _shipment_to_wire(entry: Entry) -> pb2.RecordedShipment:
         shipment_key=entry.key, tracking_id=entry.recorded_id, recorded_at=time_to_wire(entry.recorded_at)
     )
     if (parcel := entry.parcel) is not None:
-        items, tracking = items_digest(parcel.items), digest(entry.recorded_id)
+        items, tracking = items_digest(parcel.items), digest(entry.recorded_id or "none")
         digests = record_digests_pb2.RecordDigests(address=digest(parcel.address), items=items, tracking=tracking)
         shipment.digests.CopyFrom(digests)
     return shipment

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from chassis.sql.database import Database, Row, listed
-from chassis.values.paging import MAX_SECONDS, KeyedEntry, Position
+from chassis.values.paging import MAX_SECONDS, KeyedEntry, Position, is_time
 
 log = structlog.get_logger()
 
@@ -79,10 +79,11 @@ class KeyedStore(Generic[EntryT]):
         await self._database.read(self._find, {"key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
 
     def _decode_listed(self, row: Row) -> EntryT:
-        key = row[self._table.key]
+        key, recorded_id, at = row[self._table.key], row[self._table.recorded_id], row["recorded_seconds"]
+        entry = replace(self._undecodable(str(key)), recorded_at=at if is_time(at) else MAX_SECONDS)
         try:
-            entry = self._decode(row)
-        except (KeyError, TypeError, ValueError):
+            if is_time(at) and isinstance(key, str) and isinstance(recorded_id, str):  # SQLite columns hold any type
+                entry = self._decode(row)
+        except Exception:
             log.exception("entry cannot be decoded", key=key)
-            entry = replace(self._undecodable(key), recorded_at=row["recorded_seconds"] or MAX_SECONDS)
-        return replace(entry, recorded_id=row[self._table.recorded_id])
+        return replace(entry, recorded_id=str(recorded_id))

@@ -50,6 +50,11 @@ class KeyedEntry:
         return Position(self.recorded_at, self.key)
 
 
+def is_time(value: object) -> bool:
+    """Return whether a value is a time, in seconds since 1970, that databases can store."""
+    return isinstance(value, int | float) and 0 <= value <= MAX_SECONDS
+
+
 async def read_page(
     request: Any,
     since: float,

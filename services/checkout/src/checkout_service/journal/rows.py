@@ -1,6 +1,6 @@
 """Converts between the records in `ports` and the rows of the journal's tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +9,7 @@ import structlog
 
 from chassis.errors import FieldViolation
 from chassis.sql.database import Row
+from chassis.values.paging import MAX_SECONDS, is_time
 from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
@@ -30,10 +31,11 @@ _STEPS = {
 SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
 # Columns that are copied to an entry unchanged.
-_COLUMNS = (
-    *("scope", "fingerprint", "attempt", "epoch", "owner", "failures", "transaction_id", "tracking_id", "traceparent"),
-    *("created_at", "updated_at"),
-)
+_TEXTS = ("scope", "fingerprint", "owner", "transaction_id", "tracking_id", "traceparent")
+_COLUMNS = dict.fromkeys(_TEXTS, str) | dict.fromkeys(("attempt", "epoch", "failures"), int)
+_TIMES = ("created_at", "updated_at")
+_CONTENT = dict.fromkeys(("order_id", "user_id", "email", "cart_etag", "reason", "refusal"), str)
+_TYPES: Mapping[str, type] = _COLUMNS | _CONTENT | {"snapshot": bytes}
 
 
 def claim_to_row(claim: Claim) -> dict[str, Any]:
@@ -75,26 +77,31 @@ def entry_from_row(row: Row) -> Entry:
     """Decode a row. If it can't be decoded, return an entry whose `unreadable` holds the stored text."""
     refusal: Refusal | None = None
     refused_as: State | None = None
-    unreadable = ""
+    unreadable, recorded_total = "", snapshots.recorded_total(row)
+    # SQLite columns hold any type.
+    typed = {column: row[column] if isinstance(row[column], type_) else type_() for column, type_ in _TYPES.items()}
+    typed |= {column: row[column] if is_time(row[column]) else MAX_SECONDS for column in _TIMES}
     try:
+        _require_equal(row, typed)
         state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
         order = snapshots.load(row)
     except Exception:
         log.exception("order cannot be decoded", order_id=row["order_id"])
         state = State(row["state"]) if row["state"] in State.__members__ else State.NEEDS_REVIEW
-        order, stored = snapshots.load_columns(row), bytes(row["snapshot"]).decode(errors="replace")
-        unreadable = CARD_NUMBER.sub("…", f"{row['state']} {row['refusal']} {stored}")
+        order, stored = snapshots.load_columns(typed, recorded_total), row["snapshot"]
+        text = stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)
+        unreadable = CARD_NUMBER.sub("…", f"{row['state']} {row['refusal']} {text}")
     return Entry(
-        **{column: row[column] for column in _COLUMNS},
+        **{column: typed[column] for column in (*_COLUMNS, *_TIMES)},
         order=order,
         state=state,
         leased=bool(row["leased"]),
-        reason=refusal.reason if refusal and state in REFUSED else row["reason"],
+        reason=refusal.reason if refusal and state in REFUSED else typed["reason"],
         refusal=refusal,
         refused_as=refused_as,
         stuck=bool(row["stuck"]) or bool(unreadable),
         unreadable=unreadable,
-        recorded_total=snapshots.recorded_total(row),
+        recorded_total=recorded_total,
     )
 
 
@@ -119,6 +126,11 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
     charged = [("charged", transition.transaction_id)] if transition.transaction_id else []
     detail = transition.tracking_id if transition.after is State.SHIPPED else reason
     return [*charged, (_STEPS[transition.after], detail)]
+
+
+def _require_equal(row: Row, typed: Mapping[str, object]) -> None:
+    if wrong := [column for column, value in typed.items() if row[column] != value]:
+        raise ValueError(f"of a wrong type, or no time: {', '.join(wrong)}")
 
 
 def _load_refusal(text: str) -> tuple[Refusal | None, State | None]:

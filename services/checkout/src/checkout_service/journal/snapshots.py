@@ -3,11 +3,19 @@
 Older releases stored a shop.PlaceOrderResponse in this column, and a copy in `answer`, a column that is now unused.
 """
 
+from operator import index
 from typing import Any
 
 import orjson
 
-from chassis.rpc.wire import address_from_wire, money_from_wire, order_lines_from_wire
+from chassis.rpc.wire import (
+    address_from_wire,
+    address_to_wire,
+    item_to_wire,
+    money_from_wire,
+    money_to_wire,
+    order_lines_from_wire,
+)
 from chassis.sql.database import Row
 from chassis.values.money import Money
 from chassis.values.orders import Address, OrderLine
@@ -45,22 +53,32 @@ def load(row: Row) -> Order:
         fields = orjson.loads(snapshot)
         if not 1 <= fields["version"] <= VERSION:
             raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
-        address, shipping_cost = Address(**fields["address"]), Money.of(**fields["shipping_cost"])
+        address, shipping_cost = Address(**fields["address"]), _load_money(**fields["shipping_cost"])
         lines = tuple(
-            OrderLine(line["product_id"], line["quantity"], Money.of(**line["cost"])) for line in fields["lines"]
+            OrderLine(line["product_id"], line["quantity"], _load_money(**line["cost"])) for line in fields["lines"]
         )
-    return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
+    order = Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
+    # Raise TypeError or ValueError if a damaged value can't be sent.
+    address_to_wire(address)
+    money_to_wire(order.total)
+    for line in lines:
+        item_to_wire(line)
+    return order
 
 
-def load_columns(row: Row) -> Order:
+def load_columns(row: Row, total: Money) -> Order:
     """Return an incomplete order from the other columns of a row whose snapshot can't be decoded."""
-    nowhere, total = Address("", "", "", "", 0), recorded_total(row)
+    nowhere = Address("", "", "", "", 0)
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], nowhere, (), total)
 
 
 def recorded_total(row: Row) -> Money:
-    is_number = isinstance(row["total_units"], int) and isinstance(row["total_nanos"], int)
-    return Money.of(row["currency_code"], row["total_units"], row["total_nanos"]) if is_number else Money("XXX", 0)
+    amount = row["currency_code"], row["total_units"], row["total_nanos"]
+    return Money.of(*amount) if [*map(type, amount)] == [str, int, int] else Money("XXX", 0)
+
+
+def _load_money(currency_code: str, units: int, nanos: int) -> Money:
+    return Money.of(currency_code, index(units), index(nanos))
 
 
 def _dump_money(amount: Money) -> dict[str, Any]:

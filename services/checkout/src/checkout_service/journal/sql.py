@@ -265,13 +265,13 @@ class Journal:
             if State.DONE in chosen and (dead := await self._report(statements.LIST_DEAD)):
                 ids = [{"order_id": row["order_id"]} for row in dead]
                 listed += await self._list(statements.LIST_DONE_AMONG, ids, limit=limit)
-            return sorted(listed, key=lambda entry: (entry.created_at, entry.order_id))[:limit]
+            return sorted(listed, key=_age)[:limit]
         if not states:
             return await self._list(statements.LIST, limit=limit)
         # Run one query per state, so that no query reads rows that it does not return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
-        newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
-        return list(map(rows.entry_from_row, islice(newest, limit)))
+        newest = heapq.merge(*(map(rows.entry_from_row, of_state) for of_state in found), key=_age, reverse=True)
+        return list(islice(newest, limit))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders created after a position, oldest first."""
@@ -386,6 +386,10 @@ class Journal:
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         return text, values | self._constants | ({} if items is None else {"items": listed(items)})
+
+
+def _age(entry: Entry) -> tuple[float, str]:
+    return entry.created_at, entry.order_id
 
 
 def _list_of(state: State) -> str:

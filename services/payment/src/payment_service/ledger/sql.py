@@ -93,7 +93,7 @@ def _entry_to_row(entry: Entry) -> dict[str, Any]:
 def _entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
-        amount = Money.of(row["currency_code"], int(row["units"]), int(row["nanos"]))
+        amount = Money.of(str(row["currency_code"]), int(row["units"]), int(row["nanos"])).in_range()
         fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     recorded_at = float(row["recorded_seconds"])
