@@ -106,13 +106,19 @@ async def test_a_password_is_never_sent_without_tls() -> None:
 
 RESPONSES = {
     "sender 550": (Inbox(mail_response="550 unknown sender"), Attempt(Outcome.NOT_SENT, "RELAY_550")),
-    "rcpt 550": (Inbox(rcpt_response="550 no such user"), Attempt(Outcome.UNDELIVERABLE, "RELAY_550")),
-    "rcpt 550 5.7.1": (Inbox(rcpt_response="550 5.7.1 relaying denied"), Attempt(Outcome.REFUSED, "RELAY_550")),
-    "rcpt 554": (Inbox(rcpt_response="554 denied"), Attempt(Outcome.REFUSED, "RELAY_554")),
-    "rcpt 450": (Inbox(rcpt_response="450 greylisted"), Attempt(Outcome.DEFERRED, "RELAY_450")),
-    "rcpt 421": (Inbox(rcpt_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
-    "data 252": (Inbox(data_response="252 will try to deliver"), Attempt(Outcome.SENT)),
+    **{
+        f"rcpt {text}": (Inbox(rcpt_response=text), Attempt(outcome, f"RELAY_{text[:3]}"))
+        for outcome, texts in (
+            (Outcome.UNDELIVERABLE, "550-5.1.1 no such\r\n550 5.1.1 user/550 5.1.10 unknown/552 5.2.2 mailbox full"),
+            (Outcome.REFUSED, "550 relay not permitted/550-relaying denied\r\n550 5.1.1 no/553 not listed (#5.7.1)"),
+            (Outcome.REFUSED, "550 5.7.1 relaying denied/550 5.1.8 unknown sender/552 5.5.3 too many/554 denied"),
+            (Outcome.DEFERRED, "552 too many recipients/450 5.1.1 greylisted"),
+            (Outcome.NOT_SENT, "421 shutting down"),
+        )
+        for text in texts.split("/")
+    },
     "rcpt 252": (Inbox(mail_response="253 fine", rcpt_response="252 not verified"), Attempt(Outcome.SENT)),
+    "data 252": (Inbox(data_response="252 will try to deliver"), Attempt(Outcome.SENT)),
     "data 451": (Inbox(data_response="451 disk full"), Attempt(Outcome.DEFERRED, "RELAY_451")),
     "data 421": (Inbox(data_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
     "data 554": (Inbox(data_response="554 no"), Attempt(Outcome.REFUSED, "RELAY_554")),

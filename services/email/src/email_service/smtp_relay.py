@@ -28,7 +28,9 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
-_NO_MAILBOX = frozenset({550, 551, 552, 553})  # mailbox unknown, not local, full, or name not allowed
+_TOO_MANY_RECIPIENTS = 552
+# Enhanced statuses of the recipient's address (5.1) or mailbox (5.2). 5.1.0, 5.1.7 and 5.1.8 may be about the sender.
+_BAD_RECIPIENT, _ENHANCED = re.compile(r"5\.(1\.(?![078]\b)|2\.)\d"), re.compile(r"\d\.\d+\.\d")
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -103,9 +105,7 @@ class SmtpRelay:
                 return Attempt(Outcome.NOT_SENT, "DISCONNECTED")
             return await self._end_message(client)
         except SMTPRecipientRefused as error:
-            # Enhanced status 5.7.x reports a policy problem, so the relay may be refusing every mailbox.
-            is_missing = error.code in _NO_MAILBOX and not error.message.startswith("5.7.")
-            return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{error.code}") if is_missing else _refusal(error.code)
+            return _recipient_refusal(error.code, error.message)
         except SMTPDataError as error:
             return _refusal(error.code)
         except (SMTPException, OSError, TimeoutError) as error:
@@ -175,6 +175,15 @@ def _refusal(code: int) -> Attempt:
     if code == _SERVICE_NOT_AVAILABLE:
         return Attempt(Outcome.NOT_SENT, f"RELAY_{code}")
     return Attempt(Outcome.REFUSED if code >= _PERMANENT_FAILURE else Outcome.DEFERRED, f"RELAY_{code}")
+
+
+def _recipient_refusal(code: int, text: str) -> Attempt:
+    """Return UNDELIVERABLE only if an enhanced status says so: a misconfigured relay may refuse every recipient."""
+    if code >= _PERMANENT_FAILURE and _BAD_RECIPIENT.match(text):
+        return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{code}")
+    if code == _TOO_MANY_RECIPIENTS and not _ENHANCED.match(text):  # temporary (RFC 5321, section 4.5.3.1.10)
+        return Attempt(Outcome.DEFERRED, f"RELAY_{code}")
+    return _refusal(code)
 
 
 def parse_relay(url: str) -> Relay:
