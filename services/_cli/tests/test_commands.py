@@ -207,6 +207,7 @@ async def test_a_command_prints_its_result(run: Run, command: str) -> None:
 IN_ORDER = {"order_id": "o-1"}
 FAILED = {
     "products show NONE": ("GetProduct", NotFound("no such product", reason="PRODUCT_NOT_FOUND"), 1),
+    "mail send-again o-2": ("GetOrder", NotFound("there is no such order", reason="ORDER_NOT_FOUND"), 1),
     "convert 1 EUR XXX": ("Convert", InvalidArgument.field("to_code", "is not supported"), 2),
     "order a": ("PlaceOrder", FailedPrecondition("the cart is empty", reason="CART_EMPTY"), 1),
     "order b": ("PlaceOrder", InvalidArgument(message="no such card", reason="CARD_INVALID", metadata=IN_ORDER), 2),
@@ -220,6 +221,13 @@ async def test_a_failure_is_one_line_with_its_reason_and_has_a_status(run: Run, 
     shop.errors[method] = error
     details = " (order_id=o-1)" if error.metadata else ""
     assert await run(*command.split()) == (expected, "", f"{error.reason}: {error.message}{details}\n")
+
+
+@pytest.mark.parametrize(("state", "deleted"), [("CHARGING", 0), ("SETTLED", 0), ("SHIPPED", 1), ("DONE", 1)])
+async def test_only_a_placed_orders_message_is_sent_again(run: Run, shop: FakeShop, state: str, deleted: int) -> None:
+    shop.order = orders_pb2.Order(state=orders_pb2.OrderState.Value(f"ORDER_STATE_{state}"), **IN_ORDER)
+    await run("mail", "send-again", "o-1")
+    assert (len(shop.requests["RequeueLetters"]), len(shop.requests["RequeueNotifications"])) == (deleted, 1)
 
 
 @pytest.mark.parametrize(("wanted", "proposal"), [("cup", "did you mean CUP? "), ("submarine", "")])
