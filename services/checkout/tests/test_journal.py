@@ -401,7 +401,7 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
     move_clock(60)
     assert [item.kind for item in await claim_items(journal)] == [EMPTY_CART]
     assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: True, EMPTY_CART: False}}
-    assert await journal.complete([Sent(order_id, EMPTY_CART)]) == []
+    assert await journal.complete([Sent(order_id, EMPTY_CART, 1)]) == []
     assert existing(await journal.read(order_id)).state is State.SHIPPED
     assert await journal.requeue(order_id) == [EMAIL]
     assert [(item.kind, item.failures) for item in await claim_items(journal)] == [(EMAIL, 1)]
@@ -410,6 +410,17 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
     await journal.requeue(order_id)
     steps = [(event["step"], event["detail"]) for event in await journal.history(order_id)]
     assert steps[4:] == [("email_dead_letter", "MAILBOX_FULL"), ("requeued", "one")]
+
+
+async def test_a_completion_does_not_delete_a_confirmation_that_is_to_be_sent_again(journal: Journal) -> None:
+    order_id = await shipped(journal, new_order())
+    sent = [Sent(order_id, EMAIL), Sent(order_id, EMPTY_CART)]
+    for _ in range(7):
+        await journal.requeue(order_id, confirm_again=True)
+        assert await journal.complete(sent) == []
+        (item,) = await claim_items(journal)
+        sent = [Sent(order_id, EMAIL, item.failures)]
+    assert await journal.complete(sent) == [order_id]
 
 
 async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in_order(journal: Journal) -> None:

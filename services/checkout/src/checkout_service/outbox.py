@@ -186,13 +186,13 @@ class Outbox:
             set_status_on_exception=False,
         ) as span:
             try:
-                await self._finish(item.kind, item.entry.order_id, self.senders[item.kind](item.entry))
+                await self._finish(item.kind, item.entry.order_id, self.senders[item.kind](item.entry), item.failures)
             except DomainError as error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
 
-    async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
+    async def _finish(self, kind: str, order_id: str, sending: Awaitable[None], failures: int = 0) -> None:
         """Wait until an item is sent. If the peer refuses it permanently, make it a dead letter. Raise other errors."""
         try:
             await sending
@@ -203,7 +203,7 @@ class Outbox:
                 await self._set_dead(order_id, kind, error.reason)
                 return
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
-        self._sent.append(Sent(order_id, kind))
+        self._sent.append(Sent(order_id, kind, failures))
         self._has_sent.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

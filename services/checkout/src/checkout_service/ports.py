@@ -126,8 +126,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
+    """An outbox item that was sent when the journal had counted this many failures."""
+
     order_id: str
     kind: str
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

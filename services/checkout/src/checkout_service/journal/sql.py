@@ -5,7 +5,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -224,8 +224,8 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def complete(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items. Return the ids of the orders that are now DONE."""
-        items = [{"order_id": item.order_id, "kind": item.kind, "step": rows.SENT_STEPS[item.kind]} for item in sent]
+        """Delete sent outbox items unless claimed or requeued since. Return the ids of the orders that are now DONE."""
+        items = [asdict(item) | {"step": rows.SENT_STEPS[item.kind]} for item in sent]
         return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
     async def complete_leftover(self) -> list[str]:

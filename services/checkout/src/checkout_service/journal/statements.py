@@ -231,10 +231,12 @@ REQUEUE = f"""
     RETURNING kind
 """
 
+# Changes `failures`, so that completing an earlier confirmation keeps the item. The number is low: it may fail again.
 REQUEUE_OR_CONFIRM = f"""
     INSERT INTO outbox (order_id, kind, due_at, failures, reason)
     SELECT order_id, 'email', {NOW}, 0, '' FROM orders WHERE order_id = :order_id AND state IN ('SHIPPED', 'DONE')
-    ON CONFLICT (order_id, kind) DO UPDATE SET dead_at = NULL, failures = 0, due_at = excluded.due_at
+    ON CONFLICT (order_id, kind) DO UPDATE SET
+        dead_at = NULL, failures = outbox.failures % 10 + 1, due_at = excluded.due_at
     RETURNING kind
 """
 
@@ -244,7 +246,9 @@ LOCK_ORDERS = f"SELECT order_id FROM orders WHERE {_LISTED} ORDER BY order_id FO
 
 DELETE_SENT = f"""
     DELETE FROM outbox
-    WHERE {_LISTED} AND (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM json_each(:items))
+    WHERE {_LISTED} AND (order_id, kind, failures) IN (
+        SELECT value->>'order_id', value->>'kind', CAST(value->>'failures' AS INTEGER) FROM json_each(:items)
+    )
 """
 
 SENT_EVENTS = _events(
