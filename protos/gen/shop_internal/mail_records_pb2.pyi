@@ -157,7 +157,7 @@ class Mail(_message.Message):
     """Why it was not sent. Empty if there was no failure."""
     @_builtins.property
     def digests(self) -> _record_digests_pb2.RecordDigests:
-        """Empty if an older release without digests accepted the confirmation."""
+        """Without some or all digests if an older release accepted the confirmation."""
 
     def __init__(
         self,

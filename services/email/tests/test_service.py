@@ -373,7 +373,11 @@ async def test_recipient_and_content_are_recognized_after_they_were_deleted(runn
 
 @pytest.mark.parametrize(
     ("change", "differs"),
-    [("recipient = 'eve@example.com'", "recipient"), ("message = CAST('Hello' AS BLOB)", "confirmation")],
+    [
+        ("recipient = 'eve@example.com'", "recipient"),
+        ("digests = NULL, recipient = 'eve@example.com'", "recipient"),
+        *((f"message = CAST('{content}' AS BLOB)", "confirmation") for content in ("Hello", "")),
+    ],
 )
 async def test_a_message_that_was_changed_after_its_acceptance_is_recognized(
     running: Running, spool: Spool, database_url: str, change: str, differs: str
@@ -385,5 +389,16 @@ async def test_a_message_that_was_changed_after_its_acceptance_is_recognized(
     await spool.finish(await claim(spool), MessageState.SENT)
     (sent,) = await running.mails("o-1")
     assert changed.digests == sent.digests
-    digests = zip(accepted.digests.ListFields(), sent.digests.ListFields(), strict=True)
-    assert [field.name for (field, before), (_, after) in digests if before != after] == [differs]
+    names = [field.name for field, after in sent.digests.ListFields() if after != getattr(accepted.digests, field.name)]
+    assert names == [differs]
+
+
+@pytest.mark.parametrize("change", ["digests = 'x'", "digests = x'ff'", "reason = x'ff'", "closed = x'ff'"])
+@pytest.mark.parametrize("state", [MessageState.SENT, MessageState.REFUSED])
+async def test_a_record_that_cannot_be_decoded_hides_no_other(
+    running: Running, spool: Spool, database_url: str, change: str, state: MessageState
+) -> None:
+    await running.accept(confirmation("o-1"), confirmation("o-2"))
+    await spool.finish(await claim(spool), state)
+    execute(database_url, f"UPDATE letters SET {change} WHERE letter_id = 'o-1'")  # noqa: S608 - constants
+    assert [bool(mail.state) for mail in await running.mails("o-1", "o-2")] == [False, True]

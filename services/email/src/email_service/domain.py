@@ -78,12 +78,13 @@ def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
 
 
 def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
-    """Return the digests of the message in the spool. They differ from `accepted` if it has since been altered."""
-    if not accepted or not content:  # older releases stored no digests, and sent messages have no content
-        return accepted
+    """Return the digests of an unsent message in the spool. They differ from `accepted` if it has since been altered.
+
+    Of a message that an older release accepted without digests, return only the recipient's.
+    """
     confirmation, prices, accepted_content = accepted[4:8], accepted[8:12], accepted[12:]
-    if accepted_content not in {b"", digest(content)}:
-        confirmation = digest(content)  # matches no order's digest, so reconciliation reports the message
+    if not content or accepted_content not in {b"", digest(content)}:
+        confirmation = digest(message_id, content)  # matches no order's digest, so reconciliation reports the message
     return digest(message_id, recipient) + confirmation + prices + accepted_content
 
 

@@ -171,8 +171,13 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
 
 
 def _record(row: Row) -> MessageRecord:
-    """Decode a row. Rows that `LIST` returns have neither content nor digests."""
-    message_id, recipient, content = row["letter_id"], row["recipient"], row["message"] or b""
+    """Decode a row, or raise TypeError or ValueError. Rows that `LIST` returns have neither content nor digests."""
+    message_id, recipient, content, digests = row["letter_id"], row["recipient"], row["message"], row["digests"] or b""
+    are_texts = all(isinstance(row[column], str) for column in ("recipient", "reason", "closed"))
+    if not are_texts or not isinstance(digests, bytes) or len(digests) % 4:
+        raise TypeError("a column has a value of another type or length")  # SQLite's columns take any
+    if content is not None:  # sent messages have no content
+        digests = current_digests(message_id, recipient, content, digests)
     return MessageRecord(
         message_id,
         MessageState(row["state"]),
@@ -182,6 +187,6 @@ def _record(row: Row) -> MessageRecord:
         row["accepted_at"],
         row["changed_at"],
         row["closed"],
-        content,
-        current_digests(message_id, recipient, content, row["digests"] or b""),
+        content or b"",
+        digests,
     )
