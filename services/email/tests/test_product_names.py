@@ -37,8 +37,7 @@ async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPa
 
 
 async def test_names_are_read_once_a_minute(names: ProductNames, catalog: FakeCatalog, clock: Clock) -> None:
-    assert [await names.current() for _ in range(3)] == [NAMES] * 3
-    assert catalog.calls["ListProducts"] == 1
+    assert ([await names.current() for _ in range(3)], catalog.calls["ListProducts"]) == ([NAMES] * 3, 1)
     clock.seconds += product_names.TTL_SECONDS
     await names.current()
     await wait_until(lambda: catalog.calls["ListProducts"] == 2)
@@ -59,8 +58,7 @@ async def test_the_next_confirmations_do_not_wait_for_a_catalog_that_has_failed(
     names: ProductNames, catalog: FakeCatalog, clock: Clock
 ) -> None:
     catalog.faults["ListProducts"] = Fault(Unavailable("down"))
-    assert [await names.current() for _ in range(2)] == [{}, {}]
-    assert catalog.calls["ListProducts"] == 1
+    assert ([await names.current() for _ in range(2)], catalog.calls["ListProducts"]) == ([{}, {}], 1)
     catalog.faults.clear()
     clock.seconds += product_names.RETRY_SECONDS
     assert await names.current() == NAMES

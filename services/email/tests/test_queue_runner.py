@@ -71,8 +71,7 @@ def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(sqlite_url: str) -> None:
     """Repeated requests during the delivery do not create another message."""
     responding = asyncio.Event()
-    inbox = Inbox(before_response=responding.wait)
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+    async with relay(inbox := Inbox(before_response=responding.wait)) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await wait_until(lambda: inbox.received == 1)
         await shop.accept()
@@ -86,8 +85,7 @@ async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_
 
 
 async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(sqlite_url: str) -> None:
-    inbox = Inbox(mode="hang up")
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+    async with relay(inbox := Inbox(mode="hang up")) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.IN_DOUBT)
         await shop.accept()
@@ -116,8 +114,7 @@ async def test_a_deferred_message_is_sent_later_and_delays_no_other(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_runner, "delay_seconds", lambda _: 2.0)
-    inbox = Inbox(data_responses=["451 greylisted"])
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+    async with relay(inbox := Inbox(data_responses=["451 greylisted"])) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await wait_until(lambda: inbox.received == 1)
         await shop.accept(new_message("o-2"))
@@ -141,8 +138,7 @@ async def test_a_backlog_is_sent_concurrently(sqlite_url: str) -> None:
 @pytest.mark.parametrize("point", [*SENDING, *OUTCOME])
 async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
     """The message is in doubt only if the relay may have received its text."""
-    inbox = Inbox()
-    async with relay(inbox) as port:
+    async with relay(inbox := Inbox()) as port:
         async with running(sqlite_url, port, f"{point}=hang") as crashing:
             await crashing.accept()
             await wait_until(lambda: crashing.runner._failpoints.enabled[point]._calls)
@@ -155,8 +151,7 @@ async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: s
 
 async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> None:
     responding = asyncio.Event()
-    inbox = Inbox(before_response=responding.wait)
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+    async with relay(inbox := Inbox(before_response=responding.wait)) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await wait_until(lambda: inbox.received == 1)
         closing = asyncio.create_task(shop.runner.close(60))
@@ -167,8 +162,7 @@ async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> Non
 
 
 async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -> None:
-    inbox = Inbox()
-    async with relay(inbox) as port, running(sqlite_url, port, "email.sending.before=error*1") as shop:
+    async with relay(inbox := Inbox()) as port, running(sqlite_url, port, "email.sending.before=error*1") as shop:
         await shop.accept()
         await wait_until(lambda: not shop.runner._failpoints.enabled["email.sending.before"]._left)
         await shop.accept(new_message("o-2"))

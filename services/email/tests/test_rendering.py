@@ -21,38 +21,23 @@ ORDER = Order(
     Money.of("EUR", 5, 990_000_000),
     Address("1 Main Street", "Springfield", "IL", "US", 62704),
 )
-MARKUP = "<script>alert('&')</script>"
-HOSTILE = Order(
-    MARKUP,
-    MARKUP,
-    [OrderLine(MARKUP, 1, Money.of("EUR", 1))],
-    Money.of("EUR", 1),
-    Address(MARKUP, MARKUP, MARKUP, MARKUP, 0),
-)
+MARKUP, EURO = "<script>alert('&')</script>", Money.of("EUR", 1)
+HOSTILE = Order(MARKUP, MARKUP, [OrderLine(MARKUP, 1, EURO)], EURO, Address(MARKUP, MARKUP, MARKUP, MARKUP, 0))
 
 
 def rendered(order: Order) -> Confirmation:
     return TEMPLATES.render("jane@example.com", order, {})
 
 
-def rows(text: str) -> list[list[str]]:
-    return [line.split() for line in text.splitlines()]
-
-
 def test_the_text_lists_lines_shipping_and_total() -> None:
-    assert rows(rendered(ORDER).text)[5:9] == [
-        ["2", "x", "stoneware-mug", "€1,029.50"],
-        ["1", "x", "desk-lamp", "€70.00"],
-        ["Shipping", "€5.99"],
-        ["Total", "€1,105.49"],
-    ]
+    lines = [" ".join(line.split()) for line in rendered(ORDER).text.splitlines()]
+    assert lines[5:9] == ["2 x stoneware-mug €1,029.50", "1 x desk-lamp €70.00", "Shipping €5.99", "Total €1,105.49"]
 
 
 def test_both_bodies_show_the_whole_order() -> None:
     email = rendered(ORDER)
-    for fact in ("o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US", "€1,105.49"):
-        assert fact in email.text
-        assert fact in email.html
+    facts = ("o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US", "€1,105.49")
+    assert [fact for fact in facts if fact not in email.text or fact not in email.html] == []
     for shown in ("2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99"):
         assert shown in email.html
 
@@ -130,11 +115,9 @@ def body(message: EmailMessage, subtype: str) -> str:
 
 def test_the_headers_have_date_sender_recipient_subject_and_id() -> None:
     message = parse(EMAIL)
+    values = ["Shop <orders@shop.example>", "jane@example.com", "Your order o-1", "<o-1@shop>"]
+    assert [message[name] for name in ("From", "To", "Subject", "Message-ID")] == values
     assert message["Date"].datetime == SENT_AT
-    assert message["From"] == "Shop <orders@shop.example>"
-    assert message["To"] == "jane@example.com"
-    assert message["Subject"] == "Your order o-1"
-    assert message["Message-ID"] == "<o-1@shop>"
 
 
 def test_text_precedes_html_so_that_mail_clients_prefer_html() -> None:
@@ -167,8 +150,7 @@ def test_no_text_can_end_its_own_part() -> None:
     boundary = parse(EMAIL).get_boundary()
     text = f"--{boundary}--\n--{boundary}\nContent-Type: text/html\n\n<b>\n.\n"
     message = parse(Confirmation("o-1", "jane@example.com", "Hi", text, "x"))
-    assert len(list(message.iter_parts())) == 2
-    assert body(message, "plain") == text
+    assert (len(list(message.iter_parts())), body(message, "plain")) == (2, text)
 
 
 def test_no_line_exceeds_the_limit_of_smtp() -> None:
@@ -189,8 +171,7 @@ def test_no_line_exceeds_the_limit_of_smtp() -> None:
 )
 def test_a_sender_may_have_a_name(text: str, shown: str) -> None:
     message = parse(EMAIL, parse_sender(text))
-    assert message.keys() == HEADERS
-    assert message["From"] == shown
+    assert (message.keys(), message["From"]) == (HEADERS, shown)
 
 
 @pytest.mark.parametrize("text", ["", "Shop", "Shop <>", "a@b, c@d", "<a b@c>"])

@@ -49,30 +49,24 @@ async def send(
 
 @pytest.mark.parametrize("recipient", ["jane@example.com", "a" * 242 + "@example.com"], ids=["short", "longest"])
 async def test_message_and_addresses_arrive_unchanged(recipient: str) -> None:
-    inbox = Inbox()
-    async with relay(inbox) as port:
-        attempt = await send(port, replace(MESSAGE, recipient=recipient))
-    assert attempt == Attempt(Outcome.SENT)
-    assert inbox.mails == [TEXT]
+    async with relay(inbox := Inbox()) as port:
+        assert await send(port, replace(MESSAGE, recipient=recipient)) == Attempt(Outcome.SENT)
     assert inbox.envelopes == [("orders@shop.example", [recipient])]
-    assert inbox.greetings == ["shop.example"]
+    assert (inbox.mails, inbox.greetings) == ([TEXT], ["shop.example"])
 
 
 async def test_a_message_whose_claim_was_lost_is_not_delivered() -> None:
-    inbox = Inbox()
-
     async def lose_claim() -> bool:
         return False
 
-    async with relay(inbox) as port:
+    async with relay(inbox := Inbox()) as port:
         assert await send(port, begin_sending=lose_claim) == Attempt(Outcome.CLAIM_LOST)
     assert inbox.received == 0
 
 
 @pytest.mark.parametrize("options", [{"tls": server_tls()}, {"tls_context": server_tls()}], ids=["smtps", "starttls"])
 async def test_tls_is_used_whenever_the_relay_offers_it_and_certificates_are_verified(options: dict[str, Any]) -> None:
-    inbox = Inbox()
-    async with relay(inbox, **options) as port:
+    async with relay(inbox := Inbox(), **options) as port:
         target = Relay("127.0.0.1", port, tls="tls" in options)
         assert (await send(target)).outcome is Outcome.NOT_SENT
         assert inbox.received == 0
@@ -81,15 +75,13 @@ async def test_tls_is_used_whenever_the_relay_offers_it_and_certificates_are_ver
 
 
 async def test_a_user_logs_in_over_starttls() -> None:
-    inbox = Inbox()
-    async with relay(inbox, tls_context=server_tls(), auth_required=True) as port:
+    async with relay(inbox := Inbox(), tls_context=server_tls(), auth_required=True) as port:
         await send(parse_relay(f"smtp://jane:s3cret%2F%40@127.0.0.1:{port}"), tls=client_tls())
     assert (inbox.users, inbox.over_tls) == (["jane"], [True])
 
 
 async def test_a_wrong_password_is_a_failure_of_the_relay_and_not_revealed() -> None:
-    inbox = Inbox()
-    async with relay(inbox, tls_context=server_tls(), auth_required=True) as port:
+    async with relay(inbox := Inbox(), tls_context=server_tls(), auth_required=True) as port:
         target = Relay("127.0.0.1", port, user="jane", password="wrong")
         assert await send(target, tls=client_tls()) == Attempt(Outcome.NOT_SENT, "RELAY_535")
     assert "wrong" not in repr(target)
@@ -97,8 +89,7 @@ async def test_a_wrong_password_is_a_failure_of_the_relay_and_not_revealed() -> 
 
 
 async def test_a_password_is_never_sent_without_tls() -> None:
-    inbox = Inbox()
-    async with relay(inbox, auth_require_tls=False) as port:
+    async with relay(inbox := Inbox(), auth_require_tls=False) as port:
         target = Relay("127.0.0.1", port, user="jane", password="s3cret/@")
         assert (await send(target)).outcome is Outcome.NOT_SENT
     assert not inbox.users
@@ -134,8 +125,7 @@ async def test_a_response_decides_whether_a_message_is_sent_again(inbox: Inbox, 
 
 async def test_a_relay_that_does_not_respond_in_time_leaves_the_message_in_doubt() -> None:
     async with relay(Inbox(before_response=asyncio.Event().wait)) as port:
-        attempt = await send(port, response_seconds=0.2)
-    assert attempt == Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")
+        assert await send(port, response_seconds=0.2) == Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")
 
 
 async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_message() -> None:
@@ -201,5 +191,4 @@ async def test_a_refused_message_is_a_failed_span_without_its_address(recorded: 
     (span,) = recorded.spans()
     assert (span.status.status_code, (span.attributes or {})["error.type"]) == (StatusCode.ERROR, "RELAY_550")
     assert MESSAGE.recipient not in span.to_json()
-    labels = [*recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series]
-    assert labels == [(("error.type", "RELAY_550"),)]
+    assert [*recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series] == [(("error.type", "RELAY_550"),)]
