@@ -79,9 +79,7 @@ def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.
         ("ENABLED", "maybe"), ("COLOUR", "green"), ("SSL_CERT_FILE", "/missing"), ("LOG_LEVEL", "loud"),
     ],
 )  # fmt: skip
-def test_an_invalid_value_is_named_without_being_quoted(
-    capsys: pytest.CaptureFixture[str], name: str, value: str
-) -> None:
+def test_an_invalid_value_is_named_but_not_quoted(capsys: pytest.CaptureFixture[str], name: str, value: str) -> None:
     (line,) = problems(Example, capsys, **{"NAME": "a", name: value})
     assert line.startswith(f"{name}: ")
     assert value not in line

@@ -59,9 +59,7 @@ async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(c
         ("ad", "", "CALLER_NOT_ALLOWED: this caller may not call shop.CartService/GetCart"),
     ],
 )
-async def test_a_certificate_that_does_not_fit_is_one_line(
-    cart: Process, tls_folder: str, release: str, line: str
-) -> None:
+async def test_a_wrong_certificate_is_one_line(cart: Process, tls_folder: str, release: str, line: str) -> None:
     status, output = await show_cart(cart, tls_folder, release=release)
     assert re.fullmatch(line.format(cart.address) + ".*\n", output)
     assert status == (2 if line.startswith("INVALID_ARGUMENT") else 1)

@@ -35,9 +35,7 @@ def test_nothing_hostile_reaches_a_terminal(show: Show, is_terminal: bool) -> No
     assert "\\u009bb" in output.getvalue()
 
 
-def test_a_table_has_room_for_what_is_escaped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_has_room_for_escapes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(console, "width", 200)
     print_table(["Name", "Quantity "], [["".join(HOSTILE), "1"]])
     assert visible("".join(HOSTILE)) in capsys.readouterr().out

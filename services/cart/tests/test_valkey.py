@@ -80,9 +80,7 @@ async def test_new_connections_are_verified_by_the_authority_that_replaced_the_o
             assert (await store.read("ada")).lines[0].quantity == 3
 
 
-async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
-    store: ValkeyCartStore, server: ValkeyServer
-) -> None:
+async def test_cancelled_calls_do_not_corrupt_other_responses(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     await store.add(Addition("bob", "tent", 1))
     for moment in (0, 0, 0.001, 0.01, 0.05):

@@ -457,9 +457,7 @@ async def test_orders_that_are_old_and_did_not_change_recently_are_deleted_in_ba
 
 
 @pytest.mark.parametrize("state", [*OPEN, State.SHIPPED, State.NEEDS_REVIEW, State.SETTLED])
-async def test_an_order_that_is_not_finished_is_not_deleted(
-    move_clock: MoveClock, journal: Journal, state: State
-) -> None:
+async def test_an_unfinished_order_is_not_deleted(move_clock: MoveClock, journal: Journal, state: State) -> None:
     await ended(journal, new_order(), state)
     move_clock(2 * DAY)
     assert await journal.deletions.delete_old(time.time() - DAY, limit=10) == (state is State.SETTLED)
@@ -490,9 +488,7 @@ async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
 # Clocks
 
 
-async def test_leases_and_delays_from_a_clock_that_was_ahead_have_expired(
-    move_clock: MoveClock, journal: Journal
-) -> None:
+async def test_leases_and_delays_from_a_clock_that_was_ahead_expire(move_clock: MoveClock, journal: Journal) -> None:
     move_clock(DAY)
     claimed = await inserted(journal, new_order("claimed by recovery"))
     await inserted(journal, new_order("taken over by its caller"))

@@ -108,9 +108,7 @@ async def abandoned(start: Start, peers: FakePeers) -> AsyncIterator[Checkout]:
 
 
 @pytest.mark.usefixtures("abandoned")
-async def test_an_abandoned_order_begins_again_with_the_cart_and_the_prices_of_now(
-    peers: FakePeers, start: Start
-) -> None:
+async def test_an_abandoned_order_begins_again_with_the_current_cart_and_prices(peers: FakePeers, start: Start) -> None:
     peers.cart.lines["ann"] = {"mug": 1}
     peers.catalog.prices["mug"] = 5_000_000_000
     async with start() as checkout:  # without the prices of the first attempt in its cache

@@ -86,9 +86,7 @@ async def test_confirmations_of_the_same_moment_are_one_call(clients: Peers, pee
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
-async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
-    clients: Peers, recorded: Recorded
-) -> None:
+async def test_a_call_for_several_traces_is_part_of_one_and_links_to_others(clients: Peers, recorded: Recorded) -> None:
     async def confirm_in_trace(recipient: str) -> SpanContext:
         with recorded.telemetry.tracer.start_as_current_span("order", Context()) as span:
             await clients.email.confirm(placed(recipient))

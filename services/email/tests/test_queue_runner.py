@@ -195,9 +195,7 @@ def refuse(url: str, condition: str) -> None:
     execute(url, f"CREATE TRIGGER refuse BEFORE UPDATE ON letters {then}")
 
 
-async def test_neither_address_nor_the_relay_s_text_is_logged(
-    sqlite_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_neither_address_nor_relay_text_is_logged(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     async with relay(Inbox(rcpt_response="550 jane@example.com is unknown")) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.REFUSED)

@@ -278,7 +278,7 @@ async def test_without_settings_messages_wait_in_a_file(tmp_path: Path, monkeypa
 
 async def test_messages_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
     async with (
-        relay(Inbox(rcpt_response="550 5.1.1 unknown")) as port,
+        relay(Inbox(rcpt_response="550 unknown")) as port,
         serve(database_url=sqlite_url, smtp_url=f"smtp://127.0.0.1:{port}") as running,
     ):
         await running.email.SendOrderConfirmation(confirmation())

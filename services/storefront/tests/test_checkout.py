@@ -53,9 +53,7 @@ async def test_the_total_is_shown_before_the_card_is_asked_for(visitor: Visitor,
     assert quoted.credit_card.credit_card_number == ""
 
 
-async def test_the_total_follows_the_currency_and_is_charged_as_it_was_shown(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_the_total_follows_the_currency_and_is_charged_as_shown(visitor: Visitor, backends: Backends) -> None:
     await visitor.post("/currency", data={"currency_code": "EUR", "return_to": "/"})
     await visitor.add_to_cart()
     form = await visitor.checkout_form()
@@ -172,9 +170,7 @@ async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backend
     assert f'id="{field.partition(".")[2]}-error">Must not be empty.' in response.text
 
 
-async def test_an_order_in_a_currency_that_has_ended_is_shown_in_another_one(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_an_order_in_a_currency_that_has_ended_is_shown_in_another(visitor: Visitor, backends: Backends) -> None:
     backends.checkout.error = InvalidArgument.field("user_currency", "is not supported")
     response = await visitor.order(total="55.00 BGN")
     assert response.status_code == 422

@@ -66,9 +66,7 @@ class Figures:
     def summary(self) -> dict[str, Any]:
         seconds, orders = time.monotonic() - self._began, self._stats.get("placed", _ORDER)
         entries, errors = list(self._stats.entries.values()), list(self._stats.errors.values())
-        personas = {
-            entry.name: entry.num_requests for entry in entries if entry.method == _SESSION and entry.num_requests
-        }
+        personas = {each.name: each.num_requests for each in entries if each.method == _SESSION and each.num_requests}
         sessions = sum(personas.values())
         pages = [entry for entry in entries if entry.method not in (_SESSION, _ORDER)]
         return {

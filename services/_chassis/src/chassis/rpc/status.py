@@ -65,9 +65,7 @@ def to_status(error: errors.DomainError) -> grpc.Status:
     if code is grpc.StatusCode.INTERNAL:
         return rpc_status.to_status(status_pb2.Status(code=code.value[0], message="internal error"))
     status = status_pb2.Status(code=code.value[0], message=error.message)
-    details: list[Message] = [
-        error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata),
-    ]
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata)]
     if isinstance(error, errors.InvalidArgument) and error.violations:
         bad_request = error_details_pb2.BadRequest()
         for violation in error.violations:

@@ -98,9 +98,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         return outcome
 
     def _finish(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        parts: Sequence[tuple[_Batch[WorkT, ResultT], _Outcome[ResultT]]],
+        self, loop: asyncio.AbstractEventLoop, parts: Sequence[tuple[_Batch[WorkT, ResultT], _Outcome[ResultT]]]
     ) -> None:
         for batch, outcome in parts:
             for index, (_, result) in enumerate(batch):

@@ -54,7 +54,7 @@ async def show_cart(user: User, *, currency: Currency = None, as_json: Json = Fa
     elif not found.items:
         console.out(f"The cart of {user} is empty.")
     else:
-        await _print_cart(found.items, await _read_products(), currency)
+        await _show_cart(found.items, await _read_products(), currency)
 
 
 @cart.command("empty")
@@ -64,9 +64,7 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
         await client.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user))
 
 
-async def _print_cart(
-    items: Sequence[cart_pb2.CartItem], products: Mapping[str, Product], currency: str | None
-) -> None:
+async def _show_cart(items: Sequence[cart_pb2.CartItem], products: Mapping[str, Product], currency: str | None) -> None:
     """Print a cart's lines. Print the total as well, unless a product's price is unknown."""
     rows, costs = [], []
     async with currency_client(None) as client:

@@ -21,9 +21,7 @@ _COUNTS = {"sessions": "session", "orders": "order", "dropped": "session"}
 
 Shape = Annotated[
     Literal["steady", "daily", "spike", "step"],
-    typer.Option(
-        help="daily: a day from night to noon to night. spike: five times the rate. step: rises in five steps."
-    ),
+    typer.Option(help="daily: from night to noon to night. spike: five times the rate. step: rises in five steps."),
 ]
 Duration = Annotated[
     float | None, typer.Option(min=0.1, metavar="SECONDS", help="How long to run. Default: until Ctrl-C.")

@@ -24,9 +24,7 @@ mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations
 _HEADERS = ("From", "To", "Subject", "Date")
 
 Unsent = Annotated[bool, typer.Option("--unsent", help="Only messages that were not sent, the longest waiting first.")]
-State = Annotated[
-    list[str] | None, typer.Option(help="Only unsent messages in this state, such as IN_DOUBT. Repeatable.")
-]
+State = Annotated[list[str] | None, typer.Option(help="Only messages in this state, such as IN_DOUBT. Repeatable.")]
 
 
 @mail.command("list")

@@ -9,11 +9,9 @@ from shop_cli.output.printing import state_name
 
 MAX_INT32 = 2**31 - 1
 
-_ADDRESS = "Address of the{} service. Default: $<SERVICE>{}_ADDR, the running shop's, the local port."
-Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format("", ""))]
-InternalAddress = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format(" internal", "_INTERNAL"))
-]
+_HELP = "Address of the{} service. Default: $<SERVICE>{}_ADDR, the running shop's, the local port."
+Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_HELP.format("", ""))]
+InternalAddress = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_HELP.format(" internal", "_INTERNAL"))]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")

@@ -27,12 +27,8 @@ reconcile = typer.Typer(invoke_without_command=True)
 async def compare(
     context: typer.Context,
     *,
-    window_hours: Annotated[
-        float, typer.Option(min=0.01, callback=finite, help="Compare the orders of this many hours.")
-    ] = 24,
-    grace_minutes: Annotated[
-        float, typer.Option(min=0, callback=finite, help="How long an order may take to complete.")
-    ] = 10,
+    window_hours: Annotated[float, typer.Option(min=0.01, callback=finite, help="Compare this many hours.")] = 24,
+    grace_minutes: Annotated[float, typer.Option(min=0, callback=finite, help="How long an order may take.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Compare orders, charges, shipments and confirmations, and print the orders whose records disagree.

@@ -28,11 +28,7 @@ def routes(room: ControlRoom) -> list[Route]:
     async def get_trace(request: Request) -> Response:
         return JSONResponse([asdict(span) for span in require_trace(room, request.path_params["trace_id"])])
 
-    return [
-        Route("/api/status", status),
-        Route("/api/traces", find_traces),
-        Route("/api/traces/{trace_id}", get_trace),
-    ]
+    return [Route("/api/status", status), Route("/api/traces", find_traces), Route("/api/traces/{trace_id}", get_trace)]
 
 
 async def describe(room: ControlRoom) -> dict[str, Any]:

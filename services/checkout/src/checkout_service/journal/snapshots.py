@@ -8,14 +8,7 @@ from typing import Any
 
 import orjson
 
-from chassis.rpc.wire import (
-    address_from_wire,
-    address_to_wire,
-    item_to_wire,
-    money_from_wire,
-    money_to_wire,
-    order_lines_from_wire,
-)
+from chassis.rpc import wire
 from chassis.sql.database import Row
 from chassis.values.money import Money
 from chassis.values.orders import Address, OrderLine
@@ -47,8 +40,8 @@ def load(row: Row) -> Order:
     snapshot: bytes = row["snapshot"]
     if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
         stored = PlaceOrderResponse.FromString(snapshot).order
-        address, shipping_cost = address_from_wire(stored.shipping_address), money_from_wire(stored.shipping_cost)
-        lines = order_lines_from_wire(stored.items)
+        address, lines = wire.address_from_wire(stored.shipping_address), wire.order_lines_from_wire(stored.items)
+        shipping_cost = wire.money_from_wire(stored.shipping_cost)
     else:
         fields = orjson.loads(snapshot)
         if not 1 <= fields["version"] <= VERSION:
@@ -59,10 +52,10 @@ def load(row: Row) -> Order:
         )
     order = Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
     # Raise TypeError or ValueError if a damaged value can't be sent.
-    address_to_wire(address)
-    money_to_wire(order.total)
+    wire.address_to_wire(address)
+    wire.money_to_wire(order.total)
     for line in lines:
-        item_to_wire(line)
+        wire.item_to_wire(line)
     return order
 
 

@@ -156,10 +156,7 @@ class Journal:
             updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
         new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
         values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
-        batch = [
-            self._statement(statements.UPDATE, **values),
-            self._events(updated, after, *rows.steps_of(transition)),
-        ]
+        batch = [self._statement(statements.UPDATE, **values), self._events(updated, after, *rows.steps_of(transition))]
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
             batch.append(self._statement(statements.FILL_OUTBOX, **rows.claim_to_row(updated), **lease))

@@ -66,7 +66,7 @@ class PaymentClient(Payment):
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        return _outcome_from_wire(reply, order, fingerprint)
+        return _outcome_of(reply, order, fingerprint)
 
     async def void(self, key: str) -> VoidOutcome:
         try:
@@ -78,9 +78,7 @@ class PaymentClient(Payment):
         return Voided()
 
 
-def _outcome_from_wire(
-    reply: payment_ledger_pb2.ResolveOrFenceResponse, order: Order, fingerprint: str
-) -> ChargeOutcome:
+def _outcome_of(reply: payment_ledger_pb2.ResolveOrFenceResponse, order: Order, fingerprint: str) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
