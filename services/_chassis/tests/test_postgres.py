@@ -105,9 +105,8 @@ async def test_the_settings_of_a_url_reach_the_server(postgres_url: str) -> None
 
 
 async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behind(
-    postgres_url: str, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, admin: psycopg.Connection
 ) -> None:
-    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 300.0)
     set_by_default(admin, "synchronous_commit = off")
     async with TransactionPooler(postgres_url) as pooler:
         async with opened(pooler.url()) as server:

@@ -120,9 +120,8 @@ async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded:
 
 
 async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
-    recorded: Recorded, postgres: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+    recorded: Recorded, postgres: PostgresDatabase
 ) -> None:
-    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", PATIENCE_SECONDS)
     connections = [await postgres._pool.getconn(PATIENCE_SECONDS) for _ in range(8)]
     assert postgres.use() == {"used": 8, "idle": 0}
     with sampled_call(recorded) as call:

@@ -33,7 +33,6 @@ def _long_timeouts_and_short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "_SEND_SECONDS", 30.0)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
     monkeypatch.setattr(shipping, "SHIP_SECONDS", 30.0)
-    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 30.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

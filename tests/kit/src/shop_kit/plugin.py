@@ -32,6 +32,7 @@ from shop_kit.databases import Templates
 from shop_kit.serving import Recorded
 from shop_kit.sharing import SHARED_FOLDERS, FilesAndFolders, share
 from shop_kit.statement_errors import statement_errors as statement_errors  # noqa: PLC0414 - a fixture
+from shop_kit.waiting import PATIENCE_SECONDS
 
 POSTGRES_FOLDER = "SHOP_TESTS_POSTGRES_FOLDER"
 """The variable with the folder of the PostgreSQL server that all workers of a run share."""
@@ -173,8 +174,11 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_process: str, templates: Templates, migrations: Path | None) -> Iterator[str]:
+def postgres_url(
+    postgres_process: str, templates: Templates, migrations: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """The URL of a PostgreSQL database without rows, dropped after the test; without `migrations` it has no tables."""
+    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", PATIENCE_SECONDS)  # for busy machines
     with templates.copy_database(postgres_process, migrations) as url:
         yield url
 
