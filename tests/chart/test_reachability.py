@@ -257,7 +257,7 @@ def instance(durability: str) -> Pod:
 OPERATOR = Pod("operator", {"app.kubernetes.io/name": "cloudnative-pg"}, namespace("cnpg-system"))
 
 
-def test_instances_of_a_cluster_reach_each_other_and_only_their_services_and_the_operator_reach_them(
+def test_instances_of_a_cluster_reach_each_other_and_only_services_and_the_operator_reach_them(
     render: Any,
 ) -> None:
     manifests = render(yaml.safe_load((CHART / "ci/cloudnativepg-values.yaml").read_text()))

@@ -116,6 +116,7 @@ CHANGES = {
         ("attempt", "2", "ATTEMPT_DIFFERS"),
         *((column, "'x'", "UNREADABLE") for column in ("attempt", "failures", "created_at", "updated_at")),
         *((column, "9e99", "UNREADABLE") for column in ("attempt", "created_at", "updated_at")),
+        *((column, "3000000000", "UNREADABLE") for column in ("attempt", "epoch", "failures")),
         *((column, "x'ff'", "UNREADABLE") for column in ("user_id", "tracking_id", "reason", "currency_code")),
         ("snapshot", "CAST(snapshot AS TEXT)", "UNREADABLE"),
         ("snapshot", EDIT.format('"quantity":', '"quantity":0.'), "UNREADABLE"),

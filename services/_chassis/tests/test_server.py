@@ -100,9 +100,7 @@ def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: 
 
 
 @pytest.mark.parametrize(("setting", "left"), [("", []), ("1", ["ALL_PROXY", "http_proxy"])])
-def test_proxies_of_the_environment_are_ignored_unless_a_setting_asks(
-    tmp_path: Path, setting: str, left: list[str]
-) -> None:
+def test_environment_proxies_are_ignored_unless_a_setting_asks(tmp_path: Path, setting: str, left: list[str]) -> None:
     proxies = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "socks5://127.0.0.1:1"}
     with process(tmp_path, USE_HTTP_PROXY=setting, **proxies) as (_, output):
         assert output.readline().split() == ["proxies", *left]

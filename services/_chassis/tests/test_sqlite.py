@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.sql.database import NOW, Database, listed
+from chassis.sql.database import NOW, Database, Statement, listed
 from chassis.sql.opening import open_database
 from chassis.sql.sqlite import connect
 from shop_kit.waiting import wait_until
@@ -103,6 +103,12 @@ async def test_a_full_disk_fails_writes_and_loses_none(database: Database, anoth
 async def test_queries_write_nothing(database: Database, method: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
         await getattr(database, method)(*INSERT)
+
+
+async def test_text_that_is_no_utf_8_is_replaced(database: Database) -> None:
+    query: Statement = ("SELECT CAST(x'ff' AS TEXT) AS text", {})
+    found = [await database.read(*query), await database.report(*query), *await database.write(query)]
+    assert [rows[0]["text"] for rows in found] == ["\ufffd"] * 3
 
 
 async def test_times_and_lists_are_written_as_on_postgresql(database: Database) -> None:

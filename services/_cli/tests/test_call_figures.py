@@ -55,9 +55,7 @@ def test_failed_calls_of_a_service_that_has_ended_are_shown() -> None:
 
 
 @pytest.mark.parametrize(("system", "calls"), [("postgresql", ["postgres"]), ("redis", ["valkey"]), ("sqlite", [])])
-def test_a_store_has_the_figures_that_its_clients_see_unless_it_is_in_their_process(
-    system: str, calls: list[str]
-) -> None:
+def test_a_store_has_the_figures_its_clients_see_unless_it_is_in_their_process(system: str, calls: list[str]) -> None:
     figures = counted(span("payment", "INSERT charges", "CLIENT", attributes={semconv.DB_SYSTEM: system}))
     assert list(figures.of_calls(NOW)) == [("payment", store) for store in calls]
     for store in calls:

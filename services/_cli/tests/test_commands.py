@@ -288,9 +288,7 @@ async def test_records_of_a_shop_that_does_not_run_are_one_line(
     assert re.fullmatch(r"NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: .*`shop .*\n", errors)
 
 
-async def test_a_cart_is_filled_and_shown_with_names_prices_and_its_total_in_any_currency(
-    run: Run, shop: FakeShop
-) -> None:
+async def test_a_cart_is_filled_and_shown_with_names_prices_and_total_in_any_currency(run: Run, shop: FakeShop) -> None:
     await run("cart", "add", "ada", "CUP", "--quantity", "3", "--key", "k-1")
     assert shop.keys == ["k-1"]
     _, out, _ = await run("cart", "show", "ada")

@@ -225,9 +225,7 @@ async def test_no_commit_completes_more_than_twenty_items(journal: Journal) -> N
     assert [len(call.args[0]) for call in complete.call_args_list] == [20, 20, 10]
 
 
-async def test_a_completion_that_hangs_does_not_block_the_next_one(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_completion_does_not_block_the_next(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_SECONDS", 0.01)
     monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_WITHIN_SECONDS", 0.05)
     outbox = outbox_of(journal)

@@ -53,9 +53,7 @@ def test_failures_in_a_row_open_the_circuit_and_one_success_closes_it() -> None:
 
 
 @pytest.mark.parametrize("failures", [5, 16])
-def test_an_open_circuit_admits_one_probe_after_a_pause_from_the_failure_that_opened_it(
-    clock: Clock, failures: int
-) -> None:
+def test_an_open_circuit_admits_one_probe_after_a_pause_since_it_opened(clock: Clock, failures: int) -> None:
     circuit = opened(failures=failures)
     clock.seconds += 1.0
     assert (circuit.admit(16, 0), circuit.admit(15, 1)) == (1, 0)

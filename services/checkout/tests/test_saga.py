@@ -8,7 +8,9 @@ from checkout_service import saga
 from checkout_service.commands import (
     Charge,
     Charged,
+    Fenced,
     Forgotten,
+    InDoubt,
     Insert,
     KeyReused,
     Refused,
@@ -21,8 +23,9 @@ from checkout_service.commands import (
     StartRemoval,
     Update,
     Voided,
+    Wait,
 )
-from checkout_service.domain import State
+from checkout_service.domain import SETTLED_REFUNDED, Refusal, State
 from checkout_service.saga import SagaResult
 
 FAULTLESS = [True, Charged("transaction"), Shipped("track"), None]
@@ -54,6 +57,12 @@ def test_an_order_is_recorded_charged_shipped_recorded_as_shipped_and_then_confi
     results: list[Any], commands: list[type[Any]], ended: SagaResult | None
 ) -> None:
     assert drive(saga.place(), *results) == (commands, ended)
+
+
+def test_a_settlement_does_not_end_while_the_shipment_of_an_attempt_is_in_doubt() -> None:
+    steps = saga.settle(Refusal("", SETTLED_REFUNDED, ""), "")
+    commands, ended = drive(steps, Voided(), InDoubt("down"), False, Fenced(existing=False))
+    assert (commands, ended) == ([Resolve, ResolveShipment, Wait, ResolveShipment], SagaResult.UNFINISHED)
 
 
 OLD, OTHER_CONTENT = Charged("transaction", charged_at=5.0), KeyReused("transaction", charged_at=5.0)

@@ -111,9 +111,7 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
 
 @pytest.mark.usefixtures("migrations")
 @pytest.mark.parametrize("migrations", [None])
-async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration(
-    journal_url: str, tmp_path: Path
-) -> None:
+async def test_the_newest_of_two_orders_of_a_cart_holds_it_after_migration(journal_url: str, tmp_path: Path) -> None:
     """Older releases could order a cart twice, under two keys."""
     first_release = tmp_path / "first release"
     shutil.copytree(MIGRATIONS, first_release, ignore=shutil.ignore_patterns("000[2-9]*", "00[1-9]*"))

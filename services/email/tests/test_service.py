@@ -398,3 +398,4 @@ async def test_a_record_that_cannot_be_decoded_hides_no_other(
     await spool.finish(await claim(spool), state)
     execute(database_url, f"UPDATE letters SET {change} WHERE letter_id = 'o-1'")  # noqa: S608 - constants
     assert [bool(mail.state) for mail in await running.mails("o-1", "o-2")] == [False, True]
+    assert "o-2" in [message.letter_id for message in await running.messages()]

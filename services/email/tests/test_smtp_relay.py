@@ -101,10 +101,11 @@ RESPONSES = {
         f"rcpt {text}": (Inbox(rcpt_response=text), Attempt(outcome, f"RELAY_{text[:3]}"))
         for outcome, texts in (
             (Outcome.UNDELIVERABLE, "550-5.1.1 no such\r\n550 5.1.1 user/550 5.1.10 unknown/552 5.2.2 mailbox full"),
-            (Outcome.UNDELIVERABLE, "550 no such user/553 mailbox name not allowed"),
+            (Outcome.UNDELIVERABLE, "550 no such user/553 mailbox name not allowed/550 <policy@x>: unknown/552 full"),
+            (Outcome.REFUSED, "550-Unrouteable address\r\n550 Sender verify failed/550 Administrative prohibition"),
             (Outcome.REFUSED, "550 relay not permitted/550-relaying denied\r\n550 5.1.1 no/553 not listed (#5.7.1)"),
-            (Outcome.REFUSED, "550 5.7.1 relaying denied/550 5.1.8 unknown sender/552 5.5.3 too many/554 denied"),
-            (Outcome.DEFERRED, "552 too many recipients/450 5.1.1 greylisted"),
+            (Outcome.REFUSED, "550 5.7.1 relaying denied/550 5.1.8 unknown sender/554 denied"),
+            (Outcome.DEFERRED, "552 5.5.3 too many/450 5.1.1 greylisted"),
             (Outcome.NOT_SENT, "421 shutting down"),
         )
         for text in texts.split("/")

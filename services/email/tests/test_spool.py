@@ -77,9 +77,7 @@ async def test_concurrent_claims_never_return_the_same_message(database_url: str
     assert sorted(claimed) == sorted(f"o-{number}" for number in range(60))
 
 
-async def test_a_claimed_message_is_due_again_when_its_claim_expires(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_is_due_again_when_its_claim_expires(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     await add(spool)
     await claim(spool)
     assert await spool.claim(10) == []
@@ -116,9 +114,7 @@ async def test_a_message_postponed_under_a_clock_that_was_ahead_is_due(spool: Sp
     assert (await claim(spool)).attempt == 2
 
 
-async def test_a_response_that_is_overdue_leaves_the_message_in_doubt(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_overdue_response_leaves_the_message_in_doubt(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     await add(spool)
     message = await claim(spool)
     await spool.begin_sending(message)

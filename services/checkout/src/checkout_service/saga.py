@@ -210,8 +210,9 @@ def _resolve_last_attempt(decision: Refusal, tracking_id: str) -> Generator[Comm
         if isinstance(outcome, Charged | KeyReused | Unsupported | InDoubt) or outcome == Fenced(existing=False):
             return outcome
         # Even without its charge, an attempt may have shipped.
-        if isinstance((yield from _until_certain(ResolveShipment(0.0)))[0], Shipped | InDoubt):
-            return outcome
+        shipment, _ = yield from _until_certain(ResolveShipment(0.0))
+        if isinstance(shipment, Shipped | InDoubt):
+            return outcome if isinstance(shipment, Shipped) else shipment
         if not (yield from _update(Transition(State.SETTLING, State.SETTLING, "", tracking_id, decision))):
             break
     return InDoubt("")

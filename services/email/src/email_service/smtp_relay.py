@@ -28,9 +28,12 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
-_TOO_MANY_RECIPIENTS, _NO_MAILBOX = 552, frozenset({550, 551, 553})  # unknown, not local, or its name not allowed
+_FULL, _NO_MAILBOX = 552, frozenset({550, 551, 552, 553})  # mailbox unknown, not local, full, or name not allowed
 # Words by which a relay, without an enhanced status, refuses the sender or us rather than the mailbox.
-_POLICY = re.compile(r"relay|authenticat|rcpthosts|denied|permit|polic|block|spam|5\.7\.", re.IGNORECASE)
+_POLICY = re.compile(
+    r"(?i)relay|auth|sender|helo|rcpthosts|denied|permit|allowed to|prohibit|polic|block|black|spam|reputation|5\.7\."
+)
+_ADDRESS = re.compile(r"\S+@\S+")
 # Enhanced statuses of the recipient's address (5.1) or mailbox (5.2). 5.1.0, 5.1.7 and 5.1.8 may be about the sender.
 _BAD_RECIPIENT, _ENHANCED = re.compile(r"5\.(1\.(?![078]\b)|2\.)\d"), re.compile(r"\d\.\d+\.\d")
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
@@ -181,12 +184,11 @@ def _refusal(code: int) -> Attempt:
 
 def _recipient_refusal(code: int, text: str) -> Attempt:
     """Return UNDELIVERABLE only if the mailbox is refused: a misconfigured relay may refuse every recipient."""
-    is_enhanced, is_bad = _ENHANCED.match(text), code >= _PERMANENT_FAILURE and _BAD_RECIPIENT.match(text)
-    if is_bad or (code in _NO_MAILBOX and not is_enhanced and not _POLICY.search(text)):
-        return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{code}")
-    if code == _TOO_MANY_RECIPIENTS and not is_enhanced:  # temporary (RFC 5321, section 4.5.3.1.10)
+    if code == _FULL and "too many" in text.lower():  # temporary (RFC 5321, section 4.5.3.1.10)
         return Attempt(Outcome.DEFERRED, f"RELAY_{code}")
-    return _refusal(code)
+    is_plain = code in _NO_MAILBOX and not _ENHANCED.match(text) and not _POLICY.search(_ADDRESS.sub("", text))
+    is_bad = is_plain or (code >= _PERMANENT_FAILURE and _BAD_RECIPIENT.match(text))
+    return Attempt(Outcome.UNDELIVERABLE, f"RELAY_{code}") if is_bad else _refusal(code)
 
 
 def parse_relay(url: str) -> Relay:

@@ -48,8 +48,6 @@ class SqliteDatabase(Database):
         self._store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
-        # Replace invalid UTF-8: otherwise, one damaged value would make a whole report fail.
-        self._reporter.text_factory = partial(str, encoding="utf-8", errors="replace")
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
         self._commits_done = 0
@@ -126,6 +124,8 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")
+    # Replace invalid UTF-8: otherwise, one damaged value would make all rows of a query fail.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     add_functions(connection)
     return connection
 

@@ -78,12 +78,11 @@ def entry_from_row(row: Row) -> Entry:
     refusal: Refusal | None = None
     refused_as: State | None = None
     unreadable, recorded_total = "", snapshots.recorded_total(row)
-    # SQLite columns hold any type.
-    typed = {column: row[column] if isinstance(row[column], type_) else type_() for column, type_ in _TYPES.items()}
+    typed = {column: _typed(row[column], type_) for column, type_ in _TYPES.items()}
     typed |= {column: row[column] if is_time(row[column]) else MAX_SECONDS for column in _TIMES}
     try:
-        _require_equal(row, typed)
         state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
+        _require_equal(row, typed)
         order = snapshots.load(row)
     except Exception:
         log.exception("order cannot be decoded", order_id=row["order_id"])
@@ -126,6 +125,12 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
     charged = [("charged", transition.transaction_id)] if transition.transaction_id else []
     detail = transition.tracking_id if transition.after is State.SHIPPED else reason
     return [*charged, (_STEPS[transition.after], detail)]
+
+
+def _typed(value: Any, type_: type) -> Any:
+    """Return a value, or an empty one if it has another type or doesn't fit the wire: SQLite columns hold any value."""
+    fits = isinstance(value, type_) and (type_ is not int or abs(value) < 2**31)
+    return value if fits else type_()
 
 
 def _require_equal(row: Row, typed: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ import orjson
 
 from chassis.rpc import wire
 from chassis.sql.database import Row
-from chassis.values.money import Money
+from chassis.values.money import MAX_NANOS, Money
 from chassis.values.orders import Address, OrderLine
 from checkout_service.domain import Order
 from shop.checkout_pb2 import PlaceOrderResponse
@@ -67,7 +67,8 @@ def load_columns(row: Row, total: Money) -> Order:
 
 def recorded_total(row: Row) -> Money:
     amount = row["currency_code"], row["total_units"], row["total_nanos"]
-    return Money.of(*amount) if [*map(type, amount)] == [str, int, int] else Money("XXX", 0)
+    is_money = [*map(type, amount)] == [str, int, int] and abs(row["total_nanos"]) <= MAX_NANOS
+    return Money.of(*amount) if is_money else Money("XXX", 0)
 
 
 def _load_money(currency_code: str, units: int, nanos: int) -> Money:

@@ -16,6 +16,7 @@ from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import is_time
 from email_service.domain import current_digests
 from email_service.messages import ClaimedMessage, MessageRecord, MessageState, NewMessage, SpoolUnavailable
 from email_service.spool import statements
@@ -122,7 +123,7 @@ class Spool:
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
         """Return up to `limit` messages in a state other than SENT, without content, least recently changed first."""
         rows = await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
-        return [_record(row) for row in rows]
+        return [record for row in rows if (record := _readable(row))]
 
     async def read(self, message_id: str) -> MessageRecord | None:
         """Return a message with its content, or None if there is no such message."""
@@ -131,14 +132,8 @@ class Spool:
 
     async def find(self, message_ids: Iterable[str]) -> Mapping[str, MessageRecord | None]:
         """Return the messages that exist, by id. A message that can't be decoded maps to None."""
-        found: dict[str, MessageRecord | None] = {}
-        for row in await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)}):
-            try:
-                found[row["letter_id"]] = _record(row)
-            except (TypeError, ValueError):
-                log.exception("message cannot be decoded", message_id=row["letter_id"])
-                found[row["letter_id"]] = None
-        return found
+        rows = await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)})
+        return {row["letter_id"]: _readable(row) for row in rows}
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
         """Return, by state, the number of unsent, unclosed messages and the seconds since the oldest change."""
@@ -170,11 +165,20 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
     return {"letter_id": message.message_id, "attempt": message.attempt}
 
 
+def _readable(row: Row) -> MessageRecord | None:
+    try:
+        return _record(row)
+    except (TypeError, ValueError):
+        log.exception("message cannot be decoded", message_id=row["letter_id"])
+        return None
+
+
 def _record(row: Row) -> MessageRecord:
     """Decode a row, or raise TypeError or ValueError. Rows that `LIST` returns have neither content nor digests."""
     message_id, recipient, content, digests = row["letter_id"], row["recipient"], row["message"], row["digests"] or b""
     are_texts = all(isinstance(row[column], str) for column in ("recipient", "reason", "closed"))
-    if not are_texts or not isinstance(digests, bytes) or len(digests) % 4:
+    are_times = is_time(row["accepted_at"]) and is_time(row["changed_at"])
+    if not (are_texts and are_times and isinstance(digests, bytes)) or len(digests) % 4:
         raise TypeError("a column has a value of another type or length")  # SQLite's columns take any
     if content is not None:  # sent messages have no content
         digests = current_digests(message_id, recipient, content, digests)
