@@ -85,12 +85,10 @@ def copy_query(query: Select[Any]) -> str:
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
 
 
-def _chunks(
-    engine: Engine, query: Select[Any], zone: ZoneInfo | None, begin: bytes, separator: str
-) -> Generator[bytes]:
+def _chunks(engine: Engine, query: Select[Any], zone: ZoneInfo | None, bom: bytes, separator: str) -> Generator[bytes]:
     """Yield the file, starting with the header, in chunks of about CHUNK_BYTES."""
     read = _read_postgres if engine.dialect.name == "postgresql" else _read_sqlite
-    chunk = bytearray(begin + separator.join(query.selected_columns.keys()).encode() + b"\r\n")
+    chunk = bytearray(bom + separator.join(query.selected_columns.keys()).encode() + b"\r\n")
     with engine.connect() as connection:
         for rows in read(connection, query, zone, separator):
             chunk += rows

@@ -65,7 +65,7 @@ class UserHandlers(Repository):
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
             # If users delete themselves, the activity can't refer to them, because it is inserted after their deletion.
             remaining_actor = None if actor and actor.id == user_id else actor
-            await _detach_from_tasks(connection, user_id, remaining_actor, now)
+            await _leave_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
             recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
             deleted = Subject("user", user_id, user.name, before=recorded)
@@ -163,9 +163,7 @@ class UserHandlers(Repository):
         return after
 
 
-async def _detach_from_tasks(
-    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
-) -> None:
+async def _leave_tasks(connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime) -> None:
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
     # Also lock the tasks on which the user has commented. Deleting the user changes these comments, which could

@@ -129,18 +129,16 @@ class ServiceSettings(ServerSettings):
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
     """Read settings from the environment. If variables are missing or invalid, print a line for each, and exit."""
-    return settings(**_load_fields(settings, fields(settings), environment))
+    return settings(**_load(settings, fields(settings), environment))
 
 
 def load_one(settings: type[Settings], name: str) -> Any:
     """Read one setting, even if other settings are missing or invalid."""
     (chosen,) = (found for found in fields(settings) if found.name == name)
-    return _load_fields(settings, [chosen], os.environ).get(name, chosen.default)
+    return _load(settings, [chosen], os.environ).get(name, chosen.default)
 
 
-def _load_fields(
-    settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]
-) -> dict[str, Any]:
+def _load(settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]) -> dict[str, Any]:
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []

@@ -128,9 +128,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
     currency = channel(settings.currency_addr, "shop.CurrencyService", "GetSupportedCurrencies", "Convert")
     cart = channel(settings.cart_addr, "shop.CartService", "GetCart", "AddItem")
     cart_lines = channel(settings.cart_internal_addr, "shop.internal.CartLines", "SetQuantity")
-    recommendation = channel(
-        settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS
-    )
+    recommender = channel(settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS)
     ad = channel(settings.ad_addr, "shop.AdService", timeout_seconds=_OPTIONAL_SECONDS)
     checkout = channel(settings.checkout_addr, "shop.CheckoutService", timeout_seconds=_ORDER_SECONDS)
     journal = channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "GetOrder", "ListOrders")
@@ -141,7 +139,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         catalog=CatalogClient(ProductCatalogServiceStub(catalog), telemetry),
         currencies=CurrencyClient(CurrencyServiceStub(currency), telemetry),
         carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
-        suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
+        suggestions=SuggestionsClient(RecommendationServiceStub(recommender), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderQuotesStub(quotes), OrderJournalStub(journal)),
         confirmations=ConfirmationsClient(MailRecordsStub(mail_records)),
         traces=TracesClient(url, timeout_seconds=_OPTIONAL_SECONDS),

@@ -58,12 +58,10 @@ def mask_cards(text: str) -> str:
     digits = _with_ascii_digits(text)
     if not _LONG_NUMBER.search(digits):
         return text
-    return "".join(
-        part if _UUID.fullmatch(part) else _LONG_NUMBER.sub(_mask_number, part) for part in _UUID.split(digits)
-    )
+    return "".join(part if _UUID.fullmatch(part) else _LONG_NUMBER.sub(_mask, part) for part in _UUID.split(digits))
 
 
-def _mask_number(number: re.Match[str]) -> str:
+def _mask(number: re.Match[str]) -> str:
     return "[number]" if _PLAIN_NUMBER.search(number[0]) or _has_card(number[0]) else number[0]
 
 

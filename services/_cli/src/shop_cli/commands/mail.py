@@ -79,8 +79,7 @@ async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", he
     """Send an order's confirmation again, even if it was already sent or has been lost."""
     async with journal_client(None) as journal, spool_client(None) as spool:
         order = (await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order
-        is_placed = state_name(orders_pb2.OrderState, order.state) in {"SHIPPED", "DONE"}
-        if is_placed and not order.unreadable:  # others get no new message
+        if state_name(orders_pb2.OrderState, order.state) in {"SHIPPED", "DONE"} and not order.unreadable:
             await spool.RequeueLetters(letter_spool_pb2.RequeueLettersRequest(letter_ids=[order_id], forget_sent=True))
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id, confirm_again=True)
         requeued = (await journal.RequeueNotifications(request)).requeued
