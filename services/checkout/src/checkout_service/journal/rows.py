@@ -129,7 +129,7 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
 
 def _typed(value: Any, type_: type) -> Any:
     """Return a value, or an empty one if it has another type or doesn't fit the wire: SQLite columns hold any value."""
-    return value if isinstance(value, type_) and (type_ is not int or abs(value) < 2**31) else type_()
+    return value if isinstance(value, type_) and (not isinstance(value, int) or abs(value) < 2**31) else type_()
 
 
 def _require_equal(row: Row, typed: Mapping[str, object]) -> None:
