@@ -117,6 +117,12 @@ async def test_nothing_is_deleted_until_a_clock_that_jumped_by_days_is_steady_fo
         assert await wait_until(lambda: not rows.rows and not read()["shop.retention.paused",])
 
 
+async def test_a_row_whose_time_is_damaged_is_kept(deletions: Deletions) -> None:
+    damaged = {"old": "SELECT 1 AS id, 9e99 AS at", "delete": ["SELECT 1 AS id"]}
+    rows = Deletions(deletions.database, **TABLE | damaged)
+    assert (await rows.delete_old(time.time(), 10), await rows.complete_since()) == (0, 0)
+
+
 @pytest.mark.parametrize(("column", "oldest"), [("Double", "1000"), ("DateTime", "'1970-01-01 00:16:40'")])
 async def test_a_store_of_an_older_release_is_complete_since_its_oldest_row(
     database_url: str, tmp_path: Path, column: str, oldest: str

@@ -166,9 +166,7 @@ async def test_a_repeated_update_succeeds(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("refused_as", [State.DECLINED, State.VOIDED])
-async def test_a_pending_refusal_is_of_the_next_attempt_until_a_charge_is_found(
-    journal: Journal, refused_as: State
-) -> None:
+async def test_a_pending_refusal_is_of_the_next_attempt_until_charged(journal: Journal, refused_as: State) -> None:
     new = await inserted(journal, new_order())
     assert await journal.update(new.claim, replace(NEXT_ATTEMPT, refusal=DECLINED.refusal, refused_as=refused_as))
     entry = existing(await journal.find("scope"))

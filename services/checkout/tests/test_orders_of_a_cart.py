@@ -117,9 +117,7 @@ async def test_an_abandoned_order_begins_again_with_the_current_cart_and_prices(
     assert shipped(peers) == {"mug": 1}
 
 
-async def test_an_abandoned_order_of_what_another_order_has_bought_is_refused(
-    abandoned: Checkout, peers: FakePeers
-) -> None:
+async def test_an_abandoned_order_of_what_another_has_bought_is_refused(abandoned: Checkout, peers: FakePeers) -> None:
     await abandoned.place("other")
     assert (await abandoned.refused("key")).reason == "CART_EMPTY"
     assert shipped(peers) == {"mug": 2}

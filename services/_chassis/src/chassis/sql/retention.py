@@ -12,6 +12,7 @@ from chassis.sql.database import NOW, Database, Row, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import is_time
 
 log = structlog.get_logger()
 
@@ -76,8 +77,8 @@ class Deletions:
         return len(await self._head.take(partial(self._delete, older_than), limit))
 
     async def _delete(self, older_than: float, limit: int, passed: int) -> Sequence[Row]:
-        old = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
-        if not old:
+        found = await self.database.report(self.old, {"older_than": older_than, "limit": limit, "passed": passed})
+        if not (old := [row for row in found if is_time(row["at"])]):  # keep a row whose time is damaged
             return []
         # Record the deletion first, so that services can refuse repeated requests whose rows may be gone.
         await self.database.write((_RECORD, {"until": max(row["at"] for row in old)}))
