@@ -56,7 +56,7 @@ def linked(span: ReadableSpan) -> list[tuple[int, int]]:
     return [ids(link.context) for link in span.links]
 
 
-async def test_a_placed_order_counts_once_with_its_total_and_has_a_span(start: Start, recorded: Recorded) -> None:
+async def test_a_placed_order_is_counted_once_with_its_total_and_has_a_span(start: Start, recorded: Recorded) -> None:
     async with start(recorded.telemetry) as checkout:
         order_id = (await checkout.place("key")).response.order.order_id
         await checkout.place("key")

@@ -26,7 +26,7 @@ class Shape:
 SHAPES: Mapping[str, Shape] = {
     "steady": Shape(lambda _: 1.0, peak=1.0, period_seconds=_DAY_SECONDS),
     # The factor is 0.2 at midnight and 1 at noon.
-    "daily": Shape(lambda part: 0.6 - 0.4 * math.cos(2 * math.pi * part), peak=1.0, period_seconds=_DAY_SECONDS),
+    "daily": Shape(lambda fraction: 0.6 - 0.4 * math.cos(math.tau * fraction), peak=1.0, period_seconds=_DAY_SECONDS),
     # A spike lasts a tenth of the period.
     "spike": Shape(lambda fraction: 5.0 if int(10 * fraction) == 4 else 1.0, peak=5.0, period_seconds=600.0),  # noqa: PLR2004
     "step": Shape(lambda fraction: (int(5 * fraction) + 1) / 5, peak=1.0, period_seconds=600.0),

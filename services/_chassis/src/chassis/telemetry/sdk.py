@@ -109,10 +109,10 @@ def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
             exporter.shutdown()  # abort the hanging export and prevent further exports
 
 
-def _add_histograms(resource: Resource, histograms: Mapping[str, Histogram], found: sdk.MetricsData) -> sdk.MetricsData:
+def _add_histograms(resource: Resource, histograms: Mapping[str, Histogram], data: sdk.MetricsData) -> sdk.MetricsData:
     added = [_to_metric(histogram) for histogram in list(histograms.values()) if histogram.series]
     # Put the histograms into one ResourceMetrics with the SDK's metrics: the encoder keeps only one per resource.
-    scopes = [scope for metrics in found.resource_metrics for scope in metrics.scope_metrics]
+    scopes = [scope for metrics in data.resource_metrics for scope in metrics.scope_metrics]
     scopes.append(sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), added, ""))
     return sdk.MetricsData([sdk.ResourceMetrics(resource, scopes, "")])
 

@@ -93,10 +93,7 @@ def published(run: Run) -> Iterator[None]:
 
 def find_run() -> Run | None:
     """Look for a running shop in the current folder, its parents and the workspace. Return the first one, or None."""
-    for folder in (Path.cwd(), *Path.cwd().parents, root()):
-        if run := read_run(folder):
-            return run
-    return None
+    return next(filter(None, map(read_run, (Path.cwd(), *Path.cwd().parents, root()))), None)
 
 
 def read_run(folder: Path) -> Run | None:
