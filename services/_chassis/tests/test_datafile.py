@@ -1,7 +1,8 @@
 import gc
 import os
-import threading
 from pathlib import Path
+from sys import getswitchinterval
+from threading import get_ident
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,15 +21,16 @@ async def test_a_file_is_reloaded_off_the_event_loop_when_it_was_changed_or_repl
     tmp_path: Path,
 ) -> None:
     write(tmp_path / "data", "\ufeff1", modified=1)
-    data = DataFile(tmp_path / "data", lambda raw: (int(raw), threading.get_ident(), gc.isenabled()))
+    data = DataFile(tmp_path / "data", lambda raw: (int(raw), get_ident(), gc.isenabled(), getswitchinterval()))
     async with in_background(data.watch):
         write(tmp_path / "data", "\ufeff2", modified=2)
         await wait_until(lambda: data.value[0] == 2)
         write(tmp_path / "new", "3", modified=2)
         (tmp_path / "new").rename(tmp_path / "data")
         await wait_until(lambda: data.value[0] == 3)
-    assert data.value[1] != threading.get_ident()
+    assert data.value[1] != get_ident()
     assert not data.value[2]  # a garbage collection would stop all threads
+    assert data.value[3] < getswitchinterval()  # at the usual interval, calls would wait ten times as long
 
 
 def test_an_invalid_or_missing_file_keeps_the_value_and_the_invalid_one_is_logged_once(tmp_path: Path) -> None:
