@@ -3,7 +3,7 @@
 import uuid
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 from starlette.requests import Request
@@ -13,10 +13,10 @@ from employee_api import errors
 from employee_api.access import API_TOKEN_PREFIX, Access, Actor, bearer_token, hash_token, new_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.auth.sessions import SessionHandlers, user_of
+from employee_api.auth.sessions import SessionHandlers, find_owner, user_of
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, operation
-from employee_api.models import ApiToken, User
+from employee_api.models import ApiToken
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
 
@@ -91,22 +91,11 @@ class ApiTokenHandlers(Repository):
     async def find_actor(self, token: str) -> Actor | None:
         """Return the token's user and update `last_used_at`. Return None for an invalid token or a deactivated user."""
         now = self.clock()
-        query = (
-            select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
-            .join(ApiToken, col(ApiToken.user_id) == col(User.id))
-            .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Check the age too: replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE.
-            .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
-            .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
-        )
-        row = await self.find_row(query)
-        if row is None:
-            return None
-        user_id, role, approved, scopes, last_used_at = row.values()
-        if last_used_at is None or now - last_used_at > _USE_INTERVAL:
-            used = update(ApiToken).where(col(ApiToken.token_hash) == hash_token(token)).values(last_used_at=now)
-            await self.execute(used)
-        return Actor(user_id, role, approved, frozenset(scopes.split()))
+        unexpired = or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now)
+        # Check the age too: replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE.
+        young = col(ApiToken.created_at) > now - MAX_TOKEN_AGE
+        row = await find_owner(self, ApiToken, token, "last_used_at", _USE_INTERVAL, unexpired, young)
+        return Actor(row["user_id"], row["role"], row["approved"], frozenset(row["scopes"].split())) if row else None
 
 
 async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, request: Request) -> Actor | None:

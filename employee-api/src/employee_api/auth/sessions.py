@@ -1,6 +1,7 @@
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlmodel import col
@@ -51,21 +52,9 @@ class SessionHandlers(Repository):
 
     async def find_actor(self, token: str) -> Actor | None:
         """Return the session's user and restart the idle timeout. Return None if the token has no active session."""
-        now = self.clock()
-        query = (
-            select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
-            .join(Session, col(Session.user_id) == col(User.id))
-            .where(col(Session.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            .where(*self._active(now))
-        )
-        row = await self.find_row(query)
-        if row is None:
-            return None
-        user_id, role, approved, last_seen_at = row.values()
-        if now - last_seen_at > self.idle / _UPDATES_PER_IDLE_TIME:
-            seen = update(Session).where(col(Session.token_hash) == hash_token(token)).values(last_seen_at=now)
-            await self.execute(seen)
-        return Actor(user_id, role, approved)
+        active = self._active(self.clock())
+        row = await find_owner(self, Session, token, "last_seen_at", self.idle / _UPDATES_PER_IDLE_TIME, *active)
+        return Actor(row["user_id"], row["role"], row["approved"]) if row else None
 
     @operation("GET", "/api/auth/sessions", "List your sessions", Access.SELF)
     @operation(
@@ -116,6 +105,21 @@ class SessionHandlers(Repository):
 
     def _active(self, now: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
+
+
+async def find_owner(
+    rows: Repository, table: Any, token: str, used: str, interval: timedelta, *active: ColumnElement[bool]
+) -> dict[str, Any] | None:
+    """Return the row of an active session or API token, with its user's role and approval; None if there is none.
+
+    If the time in the column `used` is older than `interval`, set it to the current time.
+    """
+    now, is_token = rows.clock(), col(table.token_hash) == hash_token(token)
+    query = select(table.__table__, col(User.role), col(User.approved)).join(User, col(User.id) == table.user_id)
+    row = await rows.find_row(query.where(is_token, col(User.deactivated_at).is_(None), *active))
+    if row is not None and (row[used] is None or now - row[used] > interval):
+        await rows.execute(update(table).where(is_token).values({used: now}))
+    return row
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
