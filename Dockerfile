@@ -7,13 +7,13 @@ ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3
 # what they copy from here has changed.
 FROM ${BASE} AS locked
 WORKDIR /workspace
-COPY .ci/uv.sed uv.lock ./
-RUN sed -n -f uv.sed uv.lock > uv.txt \
-    && pip install --no-cache-dir --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --requirement uv.txt
-COPY . .
+# Copy no sources: with each change of one, `skaffold dev` would build every image again.
+COPY .ci/uv.sed uv.lock pyproject.toml ./
 # hadolint ignore=SC2046
-RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /shared.txt \
-        $(sed -n 's/^name = "\(.*-service\)"$/--package=\1/p' services/*/pyproject.toml)
+RUN sed -n -f uv.sed uv.lock > uv.txt \
+    && pip install --no-cache-dir --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --requirement uv.txt \
+    && uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /shared.txt \
+        $(sed -n 's/^name = "\(.*-service\)"$/--package=\1/p' uv.lock)
 
 # The third-party packages that services need, in one layer that all images share.
 FROM ${BASE} AS packages
@@ -58,6 +58,7 @@ USER 10001:10001
 FROM locked AS own-packages
 ARG SERVICE
 ARG FOLDER=services/${SERVICE}
+COPY ${FOLDER}/pyproject.toml ${FOLDER}/
 # hadolint ignore=SC2046
 RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /own.txt \
         --project "${FOLDER}" --all-extras --prune pytest \

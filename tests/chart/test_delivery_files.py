@@ -141,6 +141,7 @@ def test_release_notes_are_the_changelog_section_of_a_version(tmp_path: Path, ve
 def test_each_service_in_development_gets_its_own_and_the_chassis_sources(values: dict[str, Any]) -> None:
     assert "\nREGISTRY ?= not-published.invalid/shop\n" in (ROOT / "Makefile").read_text()
     assert len(artifacts()) == len(images())
+    assert "\nCOPY . " not in (ROOT / "Dockerfile").read_text()  # each changed source would rebuild all images
     for name, folder in images().items():
         artifact = artifacts()[f"not-published.invalid/shop/{name}"]
         arguments = artifact["docker"]["buildArgs"]
