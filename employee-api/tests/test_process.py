@@ -108,14 +108,25 @@ def test_a_database_that_cannot_be_used_ends_the_start_with_one_line(tmp_path: P
         assert "hunt" not in line
 
 
-async def test_the_start_ends_with_one_line_on_stderr_and_a_status(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "employee_api", "migrate"),
-        cwd=tmp_path,
-        env={"DATABASE_URL": "postgresql://ada:hunter2@127.0.0.1:1/staff"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def start(url: str, *arguments: str) -> asyncio.subprocess.Process:
+    command, pipe = [sys.executable, "-m", "employee_api", *arguments], asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, env={"DATABASE_URL": url}, stdout=pipe, stderr=pipe)
+
+
+async def test_a_migration_waits_for_a_server_that_starts_later(postgres_url: str) -> None:
+    url = make_url(postgres_url)
+    folder = Path(str(url.query["host"]))
+    later = folder.with_name(f"later-{folder.name}")
+    process = await start(url.update_query_dict({"host": str(later)}).render_as_string(hide_password=False), "migrate")
+    assert process.stderr is not None
+    assert (await process.stderr.readline()).startswith(b"waiting for PostgreSQL: DATABASE_URL: ")
+    later.symlink_to(folder)
+    assert await process.wait() == 0
+    later.unlink()
+
+
+async def test_the_start_ends_with_one_line_on_stderr_and_a_status() -> None:
+    process = await start("postgresql://ada:hunter2@127.0.0.1:1/staff")
     output, errors = await process.communicate()
     assert (process.returncode, len(errors.splitlines())) == (1, 1)
     assert errors.startswith(b"DATABASE_URL: ")

@@ -26,6 +26,7 @@ from chassis.telemetry.process_metrics import observe_volume, record_loop_lag
 log = structlog.get_logger()
 
 _RELOAD_SECONDS = 0.5
+_MIGRATE_CONNECT_SECONDS = 300  # an init container waits while the cluster downloads PostgreSQL's image
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 
@@ -48,11 +49,11 @@ def run_process(
     """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSError, exit with its message.
 
     With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
-    without a database; its `database_url` is then empty. Wait up to `connect_seconds` for PostgreSQL to accept
-    connections.
+    without a database; its `database_url` is then empty. Wait up to `connect_seconds` (with `migrate`,
+    five minutes) for PostgreSQL to accept connections.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
-        _migrate(settings_type, migrations, connect_seconds)
+        _migrate(settings_type, migrations, _MIGRATE_CONNECT_SECONDS)
         return
     settings = load(settings_type)
     if not settings.use_http_proxy:
