@@ -113,10 +113,8 @@ def test_stores_services_and_what_depends_on_them_follow_in_waves(render: Any) -
     found = {(found["kind"], found["metadata"]["name"]): wave(found) for found in manifests.objects if wave(found)}
     last = dict.fromkeys(("HTTPRoute", "GRPCRoute", "Ingress", "HorizontalPodAutoscaler", "CronJob"), 3)
     expected = {"StatefulSet": 1, "Deployment": 2, **last}
-    depend = {
-        f"shop-{name}" for name in ("prometheus", "jaeger", "loki", "grafana", "otel-collector", "load-generator")
-    }
-    assert found == {(kind, name): 3 if name in depend else expected[kind] for kind, name in found}
+    later = {f"shop-{name}" for name in ("prometheus", "jaeger", "loki", "grafana", "otel-collector", "load-generator")}
+    assert found == {(kind, name): 3 if name in later else expected[kind] for kind, name in found}
     assert {kind for kind, _ in found} == expected.keys()
     (route,) = manifests.all("Ingress")
     assert route["metadata"]["annotations"]["example.com/own"] == "x"

@@ -106,10 +106,8 @@ def port_of(manifests: Any, service: str) -> int:
 
 def expected_calls(services: dict[str, Any]) -> Edges:
     stores = {"postgresql": 5432, "valkey": 6379}
-    calls = {(name, callee, 50051) for name, service in services.items() for callee in service.get("calls", [])}
-    calls |= {
-        (name, callee, 50052) for name, service in services.items() for callee in service.get("internalCalls", [])
-    }
+    calls = {(name, callee, 50051) for name, own in services.items() for callee in own.get("calls", [])}
+    calls |= {(name, callee, 50052) for name, own in services.items() for callee in own.get("internalCalls", [])}
     calls |= {("reconciliation", name, 50052) for name in ("checkout", "payment", "shipping", "email")}
     return calls | {
         (name, service["store"], stores[service["store"]]) for name, service in services.items() if "store" in service

@@ -112,9 +112,7 @@ def test_null_renders_as_the_empty_default(
     for keys, _ in paths(values):
         if keys not in refused and keys not in REMOVABLE:
             nulls = with_null(keys, nulls)
-    expected, found = (
-        [each for each in render(given).objects if each["kind"] != "Secret"] for given in (others, nulls)
-    )
+    expected, found = ([one for one in render(given).objects if one["kind"] != "Secret"] for given in (others, nulls))
     assert found == expected
 
 

@@ -300,10 +300,8 @@ async def test_two_replicas_at_once_complete_each_order_once(postgres_url: str) 
     async with open_journal(postgres_url, worker="one") as one, open_journal(postgres_url, worker="two") as two:
         order_ids = [await shipped(one, new_order(f"scope-{number}")) for number in range(10)]
         sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
-        batches = [
-            (journal, sent[start::3][::step]) for journal in (one, two) for start in range(3) for step in (1, -1)
-        ]
-        done = await asyncio.gather(*(journal.complete(batch) for journal, batch in batches))
+        parts = [(journal, sent[start::3][::step]) for journal in (one, two) for start in range(3) for step in (1, -1)]
+        done = await asyncio.gather(*(journal.complete(part) for journal, part in parts))
         assert sorted(order_id for each in done for order_id in each) == sorted(order_ids)
     query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     assert execute(postgres_url, query) == [(0,)]

@@ -188,7 +188,5 @@ async def test_a_network_that_tests_cards_is_refused_and_its_neighbour_only_with
                 visitor.headers["x-forwarded-for"] = address
                 return (await visitor.order(email=f"{number}@shop.example")).status_code
 
-        assert [await order_from(number, f"2a00:1450:4001:81b::{number}") for number in range(5)] == [402] * 3 + [
-            429
-        ] * 2
+        assert [await order_from(i, f"2a00:1450:4001:81b::{i}") for i in range(5)] == [402] * 3 + [429] * 2
         assert await order_from(9, "2a00:1450:4001:81c::9") == neighbour

@@ -74,9 +74,7 @@ def matching_tasks(query: TaskQuery) -> Select[Any]:
     if query.month is not None:
         conditions.append(in_month(col(Task.created_at), query.month))
     text = LowerCase(col(Task.title) + "\n" + col(Task.description))
-    conditions += [
-        text.like(LowerCase(literal(_containing(word))), escape="/") for word in set((query.q or "").split())
-    ]
+    conditions += [text.like(LowerCase(literal(_containing(word))), escape="/") for word in {*(query.q or "").split()}]
     return select(*TaskOutput.columns(Task)).where(*conditions)
 
 

@@ -138,9 +138,7 @@ class Spool:
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
         """Return, by state, the number of unsent, unclosed messages and the seconds since the oldest change."""
         rows = await self._database.report(statements.STATISTICS, {})
-        return {
-            MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
-        }
+        return {MessageState(row["state"]): (row["letters"], max(0.0, float(row["oldest_seconds"]))) for row in rows}
 
     async def check(self) -> None:
         await self.read("")
