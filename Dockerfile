@@ -7,13 +7,14 @@ ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3
 # what they copy from here has changed.
 FROM ${BASE} AS locked
 WORKDIR /workspace
-# Copy no sources: with each change of one, `skaffold dev` would build every image again.
-COPY .ci/uv.sed uv.lock pyproject.toml ./
-# hadolint ignore=SC2046
+COPY .ci/uv.sed uv.lock ./
 RUN sed -n -f uv.sed uv.lock > uv.txt \
-    && pip install --no-cache-dir --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --requirement uv.txt \
-    && uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /shared.txt \
-        $(sed -n 's/^name = "\(.*-service\)"$/--package=\1/p' uv.lock)
+    && pip install --no-cache-dir --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --requirement uv.txt
+# Copy no sources here: `skaffold dev` would rebuild every image after each change.
+COPY pyproject.toml ./
+# hadolint ignore=SC2046
+RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /shared.txt \
+        $(sed -n 's/^    "\(.*-service\)",$/--package=\1/p' uv.lock)
 
 # The third-party packages that services need, in one layer that all images share.
 FROM ${BASE} AS packages
