@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -16,9 +17,11 @@ from chassis.sql.migrate import migrate
 from chassis.sql.url import DatabaseUnusable
 from employee_api import __main__
 from employee_api.database import MIGRATIONS
+from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
 from shop_kit.databases import execute
 from shop_kit.employee_api import LOCAL, StartApi, serving
+from shop_kit.postgres_relay import TransactionPooler
 from shop_kit.running_shop import running_process
 from shop_kit.waiting import wait_for_result, wait_until
 
@@ -114,19 +117,22 @@ async def start(url: str, *arguments: str) -> asyncio.subprocess.Process:
 
 
 async def test_a_migration_waits_for_a_server_that_starts_later(postgres_url: str) -> None:
-    url = make_url(postgres_url)
-    folder = Path(str(url.query["host"]))
-    later = folder.with_name(f"later-{folder.name}")
-    process = await start(url.update_query_dict({"host": str(later)}).render_as_string(hide_password=False), "migrate")
-    assert process.stderr is not None
-    assert (await process.stderr.readline()).startswith(b"waiting for PostgreSQL: DATABASE_URL: ")
-    later.symlink_to(folder)
-    assert await process.wait() == 0
-    later.unlink()
+    with reserved(1) as (port,):
+        relay = TransactionPooler(postgres_url, port)
+        process = await start(relay.url(), "migrate")
+        try:
+            assert process.stderr is not None
+            assert (await process.stderr.readline()).startswith(b"waiting for PostgreSQL: DATABASE_URL: ")
+            async with relay:
+                assert await process.wait() == 0
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
 
 
-async def test_the_start_ends_with_one_line_on_stderr_and_a_status() -> None:
-    process = await start("postgresql://ada:hunter2@127.0.0.1:1/staff")
+@pytest.mark.parametrize("given", [("postgresql://ada:hunter2@127.0.0.1:1/staff",), ("sqlite:////proc/x", "migrate")])
+async def test_the_start_ends_with_one_line_on_stderr_and_a_status(given: tuple[str, ...]) -> None:
+    process = await start(*given)
     output, errors = await process.communicate()
     assert (process.returncode, len(errors.splitlines())) == (1, 1)
     assert errors.startswith(b"DATABASE_URL: ")

@@ -49,10 +49,11 @@ def run_process(
     """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSError, exit with its message.
 
     With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
-    without a database; its `database_url` is then empty. Wait up to `connect_seconds` (with `migrate`,
-    five minutes) for PostgreSQL to accept connections.
+    without a database; its `database_url` is then empty. Wait up to `connect_seconds` (with `migrate`, five
+    minutes) for PostgreSQL to accept connections.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the kernel ignores SIGTERM for PID 1 without a handler
         _migrate(settings_type, migrations, _MIGRATE_CONNECT_SECONDS)
         return
     settings = load(settings_type)

@@ -20,7 +20,6 @@ STORED_REVISION = "SELECT version_num FROM alembic_version"
 
 _RETRY_SECONDS = 0.5
 _ATTEMPT_SECONDS = 2
-_LONG_WAIT_SECONDS = 10
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -77,7 +76,7 @@ def _require_writable(path: Path) -> None:
 def _read_postgres(url: str, connect_seconds: float) -> tuple[Any, ...] | None:
     import psycopg  # noqa: PLC0415 - importing it takes 9 MB, and is only needed for PostgreSQL
 
-    deadline, announced = time.monotonic() + connect_seconds, connect_seconds < _LONG_WAIT_SECONDS
+    deadline, printed = time.monotonic() + connect_seconds, ""
     while True:
         try:
             connection = psycopg.connect(url, connect_timeout=_ATTEMPT_SECONDS)
@@ -85,9 +84,9 @@ def _read_postgres(url: str, connect_seconds: float) -> tuple[Any, ...] | None:
         except psycopg.OperationalError as error:
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise DatabaseUnusable(error) from error
-            if not announced:
-                print("waiting for PostgreSQL:", DatabaseUnusable(error), file=sys.stderr, flush=True)  # noqa: T201 - logging isn't set up yet
-            announced = True
+            if connect_seconds > CONNECT_TIMEOUT_SECONDS and (problem := str(DatabaseUnusable(error))) != printed:
+                print("waiting for PostgreSQL:", problem, file=sys.stderr, flush=True)  # noqa: T201 - logging isn't set up yet
+                printed = problem
             time.sleep(_RETRY_SECONDS)
     with connection:
         try:
