@@ -60,7 +60,9 @@ async def order_with_faults(shop: RunningShop) -> None:
     """Let checkout die after a charge that it had to repeat, and find the order's key used for another parcel."""
     checkout, request = shop.processes["checkout"], order_request()
     # Long leases: nothing but its restart lets checkout take over an order.
-    restarts = (shop.processes[name].restart(FAILPOINTS=on, LEASE_SECONDS="300") for name, on in FAILPOINTS.items())
+    restarts = (
+        shop.processes[name].restart(FAILPOINTS=entry, LEASE_SECONDS="300") for name, entry in FAILPOINTS.items()
+    )
     await asyncio.gather(*restarts)
     await shop.fill_cart(request.user_id)
     placing = asyncio.ensure_future(CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(request))

@@ -118,12 +118,10 @@ async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behin
         expected = [{"flushed": "on", "timeout": f"{ANSWER_WITHIN_SECONDS}s"}]
         assert [rows for rows in [*(rows for _, rows in written), *read] if rows != expected] == []
         assert pooler.idle.qsize() > 1
-        async with await psycopg.AsyncConnection.connect(
-            pooler.url(), autocommit=True, prepare_threshold=None
-        ) as other:
+        async with await psycopg.AsyncConnection.connect(pooler.url(), autocommit=True, prepare_threshold=None) as peer:
             for _ in range(pooler.idle.qsize()):
-                assert await (await other.execute(SETTINGS)).fetchone() == ("off", "0")
-                assert await (await other.execute(PREPARED)).fetchone() == (0,)
+                assert await (await peer.execute(SETTINGS)).fetchone() == ("off", "0")
+                assert await (await peer.execute(PREPARED)).fetchone() == (0,)
 
 
 async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str, tmp_path: Path) -> None:

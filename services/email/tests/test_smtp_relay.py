@@ -162,13 +162,11 @@ def test_a_relay_is_parsed_from_its_url(url: str, expected: Relay) -> None:
     assert parse_relay(url) == expected
 
 
-@pytest.mark.parametrize(
-    "url", ["", "relay", "http://relay", "smtp://", "smtp://:25", "smtp://jane@relay", "smtp://r:x"]
-)
+@pytest.mark.parametrize("url", ["", "relay", "http://relay", "smtp://", "smtp://:2", "smtp://ada@relay", "smtp://r:x"])
 def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
     with pytest.raises(ValueError, match="must be smtp://") as refused:
         parse_relay(url)
-    assert "jane" not in str(refused.value)
+    assert "ada" not in str(refused.value)
 
 
 async def test_a_message_is_a_span_with_what_is_stored_before_it_is_sent(recorded: Recorded) -> None:

@@ -13,7 +13,7 @@ from employee_api import errors
 from employee_api.access import API_TOKEN_PREFIX, Access, Actor, bearer_token, hash_token, new_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.auth.sessions import SessionHandlers, find_owner, user_of
+from employee_api.auth.sessions import SessionHandlers, find_active, user_of
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, operation
 from employee_api.models import ApiToken
@@ -94,7 +94,8 @@ class ApiTokenHandlers(Repository):
         unexpired = or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now)
         # Check the age too: replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE.
         young = col(ApiToken.created_at) > now - MAX_TOKEN_AGE
-        row = await find_owner(self, ApiToken, token, "last_used_at", _USE_INTERVAL, unexpired, young)
+        columns = ["last_used_at", "scopes"]
+        row = await find_active(self, ApiToken, token, columns, _USE_INTERVAL, unexpired, young)
         return Actor(row["user_id"], row["role"], row["approved"], frozenset(row["scopes"].split())) if row else None
 
 

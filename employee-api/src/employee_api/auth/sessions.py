@@ -1,4 +1,5 @@
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,7 +54,7 @@ class SessionHandlers(Repository):
     async def find_actor(self, token: str) -> Actor | None:
         """Return the session's user and restart the idle timeout. Return None if the token has no active session."""
         active = self._active(self.clock())
-        row = await find_owner(self, Session, token, "last_seen_at", self.idle / _UPDATES_PER_IDLE_TIME, *active)
+        row = await find_active(self, Session, token, ["last_seen_at"], self.idle / _UPDATES_PER_IDLE_TIME, *active)
         return Actor(row["user_id"], row["role"], row["approved"]) if row else None
 
     @operation("GET", "/api/auth/sessions", "List your sessions", Access.SELF)
@@ -107,16 +108,17 @@ class SessionHandlers(Repository):
         return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
 
 
-async def find_owner(
-    rows: Repository, table: Any, token: str, used: str, interval: timedelta, *active: ColumnElement[bool]
+async def find_active(
+    rows: Repository, table: Any, token: str, columns: Sequence[str], interval: timedelta, *active: ColumnElement[bool]
 ) -> dict[str, Any] | None:
-    """Return the row of an active session or API token, with its user's role and approval; None if there is none.
+    """Return the user's id, role and approval, and `columns` of a token's row; None if it or its user isn't active.
 
-    If the time in the column `used` is older than `interval`, set it to the current time.
+    The first column is the time of the last use. If it is unset or older than `interval`, set it to the current time.
     """
-    now, is_token = rows.clock(), col(table.token_hash) == hash_token(token)
-    query = select(table.__table__, col(User.role), col(User.approved)).join(User, col(User.id) == table.user_id)
-    row = await rows.find_row(query.where(is_token, col(User.deactivated_at).is_(None), *active))
+    now, used, is_token = rows.clock(), columns[0], col(table.token_hash) == hash_token(token)
+    query = select(*(getattr(table, name) for name in ("user_id", *columns)), col(User.role), col(User.approved))
+    query = query.join(User, col(User.id) == table.user_id).where(is_token, col(User.deactivated_at).is_(None), *active)
+    row = await rows.find_row(query)
     if row is not None and (row[used] is None or now - row[used] > interval):
         await rows.execute(update(table).where(is_token).values({used: now}))
     return row

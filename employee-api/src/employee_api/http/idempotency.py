@@ -94,10 +94,8 @@ class StoredResponses(Repository):
             "created_at": now,
         }
         async with transaction(self.engine) as connection:
-            deleted = delete(StoredResponse).where(
-                expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired))
-            )
-            await connection.execute(deleted)
+            ended = delete(StoredResponse).where(expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired)))
+            await connection.execute(ended)
             await connection.execute(insert(StoredResponse).values(row))
 
 

@@ -89,11 +89,9 @@ def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | Non
     return raised
 
 
-def _describe(
-    folder: Path, ports: Mapping[str, int], own_port: int, identities: Identities | None, *, lab: bool
-) -> Run:
-    addresses = {name: f"{HOST}:{port}" for name, port in ports.items()}
-    url, token = f"http://localhost:{own_port}", secrets.token_urlsafe(24)
+def _describe(folder: Path, ports: Mapping[str, int], port: int, identities: Identities | None, *, lab: bool) -> Run:
+    addresses = {name: f"{HOST}:{number}" for name, number in ports.items()}
+    url, token = f"http://localhost:{port}", secrets.token_urlsafe(24)
     tls_folder = str(identities.operator.folder) if identities else ""
     return Run(os.getpid(), str(folder), addresses, url, token, tls_folder, lab)
 

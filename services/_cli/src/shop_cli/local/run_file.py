@@ -93,7 +93,8 @@ def published(run: Run) -> Iterator[None]:
 
 def find_run() -> Run | None:
     """Look for a running shop in the current folder, its parents and the workspace. Return the first one, or None."""
-    return next(filter(None, map(read_run, (Path.cwd(), *Path.cwd().parents, root()))), None)
+    folders = (Path.cwd(), *Path.cwd().parents, root())
+    return next(filter(None, map(read_run, folders)), None)
 
 
 def read_run(folder: Path) -> Run | None:
