@@ -1,4 +1,7 @@
 import asyncio
+import select
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -81,13 +84,13 @@ async def status(port: int, request: bytes) -> str:
         return await outcome(get_cart(request))
 
 
-async def test_a_connection_has_a_hundred_calls_at_most(port: Port) -> None:
+async def test_a_connection_has_32_calls_at_most(port: Port) -> None:
     client = await port.connect()
     await wait_until(lambda: client.settings)
-    await client.send(begun(120))
-    await wait_until(lambda: len(client.resets) >= 20)
+    await client.send(begun(40))
+    await wait_until(lambda: len(client.resets) >= 8)
     assert {*client.resets.values()} == {REFUSED_STREAM}
-    assert min(client.resets) > 200
+    assert min(client.resets) > 64
     assert await port.serves()
 
 
@@ -116,6 +119,22 @@ async def test_a_port_without_file_descriptors_for_its_checks_serves(monkeypatch
     monkeypatch.setattr(limits, "_connections", Mock(side_effect=OSError))
     async with serving() as port:
         assert await port.serves()
+
+
+async def test_a_connection_whose_end_grpc_missed_is_reported_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, select.epoll() as polled:
+        client = socket.create_connection(listening.getsockname())
+        served, _ = listening.accept()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset when closed
+        client.close()
+        polled.register(served, select.EPOLLIN | select.EPOLLET)
+        assert [len(polled.poll(timeout)) for timeout in (5, 0)] == [1, 0]
+        peers = limits.Peers(9, Mock())
+        _, peers.port = listening.getsockname()
+        assert peers.check() == 0
+        assert polled.poll(5)
+        socket.create_connection(listening.getsockname()).close()
+        served.close()
 
 
 async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +245,7 @@ async def test_a_flood_of_refusals_is_one_line_of_the_log(monkeypatch: pytest.Mo
     monkeypatch.setattr(limits, "_REQUEST_SECONDS", 0)
     with structlog.testing.capture_logs() as logs:
         async with serving() as port:
-            await port.connect(PREFACE + begun(90))
+            await port.connect(PREFACE + begun(30))
             await wait_until(lambda: logs)
     expected = {"event": "requests refused", "port": "public", "no_request": logs[0]["no_request"]}
     assert {key: value for key, value in logs[0].items() if key != "log_level"} == expected

@@ -25,7 +25,8 @@ from chassis.values.networks import network
 T = TypeVar("T")
 
 OPTIONS = (
-    ("grpc.max_concurrent_streams", 100),
+    # A flood over a few connections must not fill the queue of pending calls below, which all clients share.
+    ("grpc.max_concurrent_streams", 32),
     # By default, gRPC counts finished streams until their memory is freed, so it may refuse calls below the limit.
     ("grpc.http.overload_protection", 0),
     # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize the buffer.
@@ -223,8 +224,13 @@ def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection
                 continue
             # Even with AF_INET6, an IPv4 socket returns its IPv4 addresses.
             with socket.fromfd(file, socket.AF_INET6, socket.SOCK_STREAM) as found:
-                if found.getsockname()[1] == port:
-                    host, client_port, *_ = found.getpeername()
+                if found.getsockname()[1] == port and not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    try:
+                        host, client_port, *_ = found.getpeername()
+                    except OSError:
+                        # The connection has closed, which gRPC may have missed while it was reading. This wakes gRPC.
+                        found.shutdown(socket.SHUT_RDWR)
+                        raise
                     host, info = host.removeprefix("::ffff:"), bytes(_TCP_INFO.size)
                     address = f"[{host}]:{client_port}" if ":" in host else f"{host}:{client_port}"
                     if address in closed:
