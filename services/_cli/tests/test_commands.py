@@ -278,9 +278,7 @@ async def test_an_address_option_comes_before_the_environment_and_one_without_a_
     assert (await run("products", "list", "--address", shop.address))[0] == 0
 
 
-async def test_records_of_a_shop_that_does_not_run_are_one_line(
-    run: Run, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_records_of_a_stopped_shop_are_one_line(run: Run, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHECKOUT", "PAYMENT", "SHIPPING", "EMAIL"):
         monkeypatch.setenv(f"{name}_INTERNAL_ADDR", f"127.0.0.1:{port}")
     status, _, errors = await run("reconcile")

@@ -46,9 +46,7 @@ async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(
     assert await state_of(process) == "ended (0)"
 
 
-async def test_a_service_is_only_serving_if_its_peers_reach_it_too(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_service_serves_only_if_peers_reach_it_too(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # services use this proxy to call each other
     assert await process.is_serving() is None

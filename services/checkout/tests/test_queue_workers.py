@@ -279,9 +279,7 @@ async def test_methods_that_are_not_implemented_for_a_moment_are_called_again(
 
 
 @pytest.mark.usefixtures("_short_intervals")
-async def test_recovery_is_limited_to_probes_while_shipping_is_down(
-    backlog: Backlog, peers: FakePeers, start: Start
-) -> None:
+async def test_recovery_only_probes_while_shipping_is_down(backlog: Backlog, peers: FakePeers, start: Start) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"))
     await backlog.charged(*orders())
     async with start() as checkout:

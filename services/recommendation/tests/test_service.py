@@ -25,9 +25,7 @@ async def recommended(stub: RecommendationServiceStub, *product_ids: str) -> lis
     return list((await stub.ListRecommendations(request)).product_ids)
 
 
-async def test_related_products_come_first_by_the_version_in_the_trailing_metadata(
-    stub: RecommendationServiceStub,
-) -> None:
+async def test_related_products_come_first_by_the_version_in_trailing_metadata(stub: RecommendationServiceStub) -> None:
     call = stub.ListRecommendations(ListRecommendationsRequest(user_id="ada", product_ids=["pan"]))
     assert list((await call).product_ids) == ["knife", "tent"]
     assert ("recommendation-version", "v1") in tuple(await call.trailing_metadata())

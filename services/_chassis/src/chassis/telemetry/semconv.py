@@ -164,9 +164,7 @@ POOL_PENDING = _up_down_counter(
 )
 POOL_WAIT = _histogram("db.client.connection.wait_time", "Time until a pool provided a connection", POOL_NAME)
 FLUSH_DURATION = _histogram("shop.flush.duration", "Duration of a batch of writes with its flush to disk", FLUSH_STORE)
-FLUSH_SIZE = Metric(
-    "shop.flush.size", "histogram", "{write}", "Writes that shared a flush to disk", (FLUSH_STORE,), SIZES
-)
+FLUSH_SIZE = Metric("shop.flush.size", "histogram", "{write}", "Writes that shared a disk flush", (FLUSH_STORE,), SIZES)
 RETENTION_PAUSED = _gauge(
     "shop.retention.paused", "{store}", "1 if nothing is deleted because the clock jumped by more than a day, else 0"
 )
@@ -198,9 +196,7 @@ TELEMETRY_DROPPED = _counter(
 
 # --- business ---
 ORDERS_PLACED = _counter("shop.orders.placed", "{order}", "Orders placed, by currency", ORDER_CURRENCY)
-REVENUE = _counter(
-    "shop.orders.revenue", "{amount}", "Totals of placed orders, in units of their currency", ORDER_CURRENCY
-)
+REVENUE = _counter("shop.orders.revenue", "{amount}", "Totals of placed orders, in currency units", ORDER_CURRENCY)
 ORDER_CHANGES = _counter("shop.orders.changes", "{change}", "Changes of an order's state", ORDER_STATE)
 ORDER_RETRIES = _counter("shop.orders.retries", "{retry}", "Retried steps of orders", ORDER_STEP)
 ORDERS_RECOVERED = _counter("shop.orders.recovered", "{order}", "Abandoned orders that recovery finished")
@@ -213,7 +209,7 @@ OPERATOR_AGE = _journal_gauge(
 )
 OUTBOX_BACKLOG = _journal_gauge("shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty")
 OUTBOX_AGE = _journal_gauge(
-    "shop.outbox.oldest.age", "s", "Age of the oldest notification to send, without dead letters"
+    "shop.outbox.oldest.age", "s", "Age of the oldest unsent notification, without dead letters"
 )
 DEAD_LETTERS = _journal_gauge(
     "shop.outbox.dead_letters", "{notification}", "Notifications that failed for good", NOTIFICATION_KIND

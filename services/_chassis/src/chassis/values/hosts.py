@@ -48,7 +48,5 @@ def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] |
 def parse_host_patterns(text: str) -> frozenset[str]:
     hosts = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
-        raise ValueError(
-            "must be host names without ports, such as api.example.com, *.example.com, separated by commas"
-        )
+        raise ValueError("must be host names without ports, such as api.example.com,*.example.com, separated by commas")
     return hosts
