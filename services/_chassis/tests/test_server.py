@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from chassis import errors
 from chassis.deadline import remaining_seconds
-from chassis.rpc import server
+from chassis.rpc import listener, server
 from chassis.settings import ServiceSettings
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -188,9 +188,10 @@ async def test_a_call_that_is_half_closed_without_a_message_is_an_invalid_argume
     assert failure.details() == "the call ended without a request message"
 
 
-async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
+async def test_a_probe_does_not_wait_behind_a_backlog_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     backlog = 500
-    alone = [("grpc.use_local_subchannel_pool", 1)]  # a separate connection, because each carries at most 100 calls
+    monkeypatch.setattr(listener, "_MAX_CALLS", backlog)
+    alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection of its own, or it would wait behind the calls there
     async with (
         serve(Carts()) as address,
         grpc.aio.insecure_channel(address) as channel,

@@ -69,7 +69,7 @@ def test_a_key_has_the_same_transaction_id_in_every_release() -> None:
         ({}, {"accepted_brands": {Brand.JCB}}),
     ],
 )
-async def test_a_charge_repeats(processor: PaymentProcessor, change: dict[str, object], rules: dict[str, Any]) -> None:
+async def test_a_charge_is_repeatable(processor: PaymentProcessor, change: dict[str, object], rules: Any) -> None:
     charged = await processor.charge("key", make_request())
     assert await replace(processor, **rules).charge("key", make_request(**change)) == charged
 

@@ -47,9 +47,7 @@ async def test_while_the_catalog_is_down_recommendations_continue_if_it_was_read
     assert await recommended(stub, "pan") == before
 
 
-async def test_an_expired_catalog_is_replaced(
-    stub: RecommendationServiceStub, product_catalog: Any, clock: Clock
-) -> None:
+async def test_an_expired_catalog_reloads(stub: RecommendationServiceStub, product_catalog: Any, clock: Clock) -> None:
     await recommended(stub, "pan")
     product_catalog.categories = {"axe": []}
     clock.seconds += 10

@@ -50,7 +50,7 @@ run_incidents() { # NAMESPACE
     while fault=$(next) && [[ $fault ]]; do
         echo "$(date -u +%T) $1: $fault"
         shop incident run "$fault" --namespace "$1" --release "$release" --out "$out" "${duration[@]}" |
-            sed "s/^/$fault: /" || echo "$fault differs" >>"$work/problems"
+            sed --unbuffered "s/^/$fault: /" || echo "$fault differs" >>"$work/problems"
     done
 }
 

@@ -25,8 +25,6 @@ from chassis.values.networks import network
 T = TypeVar("T")
 
 OPTIONS = (
-    # A flood over a few connections must not fill the queue of pending calls below, which all clients share.
-    ("grpc.max_concurrent_streams", 32),
     # By default, gRPC counts finished streams until their memory is freed, so it may refuse calls below the limit.
     ("grpc.http.overload_protection", 0),
     # Limit how much gRPC buffers for a stream that isn't being read. With bdp_probe, gRPC would resize the buffer.
@@ -228,8 +226,7 @@ def _connections(port: int, closed: Container[str] = ()) -> Iterator[_Connection
                     try:
                         host, client_port, *_ = found.getpeername()
                     except OSError:
-                        # The connection has closed, which gRPC may have missed while it was reading. This wakes gRPC.
-                        found.shutdown(socket.SHUT_RDWR)
+                        found.shutdown(socket.SHUT_RDWR)  # wakes gRPC, which misses an end that coincides with data
                         raise
                     host, info = host.removeprefix("::ffff:"), bytes(_TCP_INFO.size)
                     address = f"[{host}]:{client_port}" if ":" in host else f"{host}:{client_port}"

@@ -24,6 +24,8 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: not str(record
 _LIVENESS = "liveness"
 # Customers' requests are small, but our own services send large batches.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
+# Calls per connection. Customers must not fill the queue of pending calls, which all clients share, over a few of them.
+_MAX_CALLS, _MAX_INTERNAL_CALLS = 32, 100
 # While stopping, close the remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
@@ -42,6 +44,7 @@ class Listener:
         self._options = [
             # With SO_REUSEPORT, a second server on the port would take some of the connections instead of failing.
             ("grpc.so_reuseport", 0),
+            ("grpc.max_concurrent_streams", _MAX_INTERNAL_CALLS if name == "internal" else _MAX_CALLS),
             ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
             ("grpc.max_allowed_incoming_connections", settings.max_connections + limits.SPARE_CONNECTIONS),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
@@ -74,9 +77,9 @@ class Listener:
                 bound = self._server.add_secure_port(address, server_credentials(self._certificates))
         except RuntimeError as error:  # gRPC's message doesn't say why this failed
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
+        peers.port = bound
         await self._server.start()
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        peers.port = bound
         self._watching = asyncio.create_task(repeat(peers.watch, 0, "connections not checked"), name="watch")
         return bound
 
