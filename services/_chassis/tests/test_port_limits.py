@@ -42,8 +42,8 @@ class Port:
     metrics: Callable[[], dict[Any, float]]
     clients: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def connect(self, sent: bytes = PREFACE) -> Connection:
-        connection = await Connection.open(self.number, sent)
+    async def connect(self, sent: bytes = PREFACE, number: int = 0) -> Connection:
+        connection = await Connection.open(number or self.number, sent)
         self.clients.callback(connection.close)
         return connection
 
@@ -85,13 +85,14 @@ async def status(port: int, request: bytes) -> str:
         return await outcome(get_cart(request))
 
 
-async def test_a_connection_has_32_calls_at_most(port: Port) -> None:
-    client = await port.connect()
+@pytest.mark.parametrize(("name", "most"), [("number", 32), ("internal", 100)])
+async def test_a_connection_has_no_more_calls_at_once(port: Port, name: str, most: int) -> None:
+    client = await port.connect(number=getattr(port, name))
     await wait_until(lambda: client.settings)
-    await client.send(begun(40))
+    await client.send(begun(most + 8))
     await wait_until(lambda: len(client.resets) >= 8)
     assert {*client.resets.values()} == {REFUSED_STREAM}
-    assert min(client.resets) > 64
+    assert min(client.resets) > 2 * most
     assert await port.serves()
 
 

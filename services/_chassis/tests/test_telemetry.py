@@ -32,7 +32,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield started
 
 
-async def test_a_call_is_exported_as_span_histogram_with_exemplar_and_correlated_log(collector: Collector) -> None:
+async def test_a_call_is_a_span_a_histogram_with_an_exemplar_and_a_correlated_log(collector: Collector) -> None:
     telemetry = otlp.configure("cart")
     logging.configure("cart", logger=telemetry.logger)
     carts = Carts(lambda _: structlog.get_logger().info("cart read", items=3))

@@ -396,7 +396,7 @@ async def test_a_repeated_key_returns_the_same_bytes_before_any_read(checkout: C
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_key_reused_for_other_requests_is_refused(checkout: Checkout) -> None:
+async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkout) -> None:
     await checkout.place("key")
     error = await checkout.refused("key", email="bob@mail.example")
     assert (type(error), error.reason) == (InvalidArgument, "IDEMPOTENCY_KEY_REUSED")

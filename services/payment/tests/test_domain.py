@@ -89,7 +89,7 @@ async def test_a_charge_is_repeatable(processor: PaymentProcessor, change: dict[
         {"purchase_id": "another"},
     ],
 )
-async def test_a_key_reused_for_other_requests_is_refused(
+async def test_a_key_reused_for_a_different_request_is_refused(
     processor: PaymentProcessor, other: dict[str, object]
 ) -> None:
     await processor.charge("key", make_request(purchase_id="one"))
@@ -97,7 +97,7 @@ async def test_a_key_reused_for_other_requests_is_refused(
         await processor.charge("key", make_request(**{"purchase_id": "one"} | other))
 
 
-async def test_a_charge_repeats_with_its_card_until_its_hmac_key_is_removed(processor: PaymentProcessor) -> None:
+async def test_a_charge_is_repeatable_with_its_card_until_its_hmac_key_is_removed(processor: PaymentProcessor) -> None:
     charged = await processor.charge("key", make_request())
     rotated = replace(processor, hmac_keys=BOTH_KEYS)
     assert await rotated.charge("key", make_request()) == charged

@@ -94,8 +94,8 @@ class StoredResponses(Repository):
             "created_at": now,
         }
         async with transaction(self.engine) as connection:
-            ended = delete(StoredResponse).where(expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired)))
-            await connection.execute(ended)
+            purge = delete(StoredResponse).where(expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired)))
+            await connection.execute(purge)
             await connection.execute(insert(StoredResponse).values(row))
 
 
