@@ -2,13 +2,14 @@
 
 import http.client
 import json
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from shop_cli.local.run_file import Run, find_run
 
 _TIMEOUT_SECONDS = 15.0
+_KINDS: dict[int, type[DomainError]] = {http.client.BAD_REQUEST: InvalidArgument, http.client.NOT_FOUND: NotFound}
 
 
 def require_run() -> Run:
@@ -20,39 +21,19 @@ def require_run() -> Run:
     return run
 
 
-def status() -> dict[str, Any]:
-    return cast("dict[str, Any]", _call("GET", "/api/status"))
+def call(method: str, *path: str, **query: str) -> Any:
+    """Call the control room's API and return the decoded response. Raise its error, or Unavailable without a response.
 
-
-def find_traces(**query: str) -> list[dict[str, Any]]:
-    """Return trace summaries, latest first. `control_room.api.trace_query` defines the parameters."""
-    given = urlencode({name: value for name, value in query.items() if value})
-    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces?{given}"))
-
-
-def get_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return a trace's spans. Raise NotFound if none are stored."""
-    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{_segment('trace', trace_id)}"))
-
-
-def act(action: str, service: str) -> None:
-    """Kill, freeze, resume or restart a service. Raise NotFound if the service or action is unknown."""
-    _call("POST", f"/services/{_segment('service', service)}/{action}")
-
-
-def _segment(field: str, value: str) -> str:
-    """Percent-encode a value as a URL path segment. Raise InvalidArgument if the value is empty."""
-    if not value:
-        raise InvalidArgument.field(field, "must not be empty")
-    return quote(value, safe="")
-
-
-def _call(method: str, path: str) -> Any:
+    `path` is the path's segments. `control_room.api.trace_query` defines the parameters of a trace search.
+    """
+    if not all(path):
+        raise InvalidArgument(message="names and ids must not be empty")
     run = require_run()
     host = urlsplit(run.control_room).netloc
+    url = f"/{'/'.join(quote(segment, safe='') for segment in path)}?{urlencode(query)}"
     connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
     try:
-        connection.request(method, path, headers={"Authorization": f"Bearer {run.token}"})
+        connection.request(method, url, headers={"Authorization": f"Bearer {run.token}"})
         response = connection.getresponse()
         body = response.read()
     except OSError as error:
@@ -60,16 +41,10 @@ def _call(method: str, path: str) -> Any:
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
     finally:
         connection.close()
-    if response.status >= http.client.BAD_REQUEST:
-        raise _error(response.status, body)
-    return json.loads(body) if body else None
-
-
-def _error(status: int, body: bytes) -> DomainError:
+    if response.status < http.client.BAD_REQUEST:
+        return json.loads(body or "null")
     try:
         described = json.loads(body)
-        reason, message = described["reason"], described["message"]
-    except (ValueError, KeyError, TypeError):
-        return FailedPrecondition(f"the control room responded {status}", reason="CONTROL_ROOM_REFUSED")
-    kinds: dict[int, type[DomainError]] = {http.client.BAD_REQUEST: InvalidArgument, http.client.NOT_FOUND: NotFound}
-    return kinds.get(status, FailedPrecondition)(message=message, reason=reason)
+    except ValueError:  # errors that the server itself has found are plain text
+        described = {"reason": "CONTROL_ROOM_REFUSED", "message": f"the control room responded {response.status}"}
+    raise _KINDS.get(response.status, FailedPrecondition)(**described)

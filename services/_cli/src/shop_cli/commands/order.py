@@ -97,5 +97,5 @@ def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
             break
         time.sleep(_POLL_SECONDS)
         with suppress(NotFound):
-            spans = control_room_client.get_trace(trace_id)
+            spans = control_room_client.call("GET", "api", "traces", trace_id)
     return spans

@@ -19,7 +19,7 @@ from shop_cli.output.trace_tree import trace_tree
 
 def status(*, as_json: Json = False) -> None:
     """Show the running shop's services, their calls in the last minute, and whether all records agree."""
-    found = control_room_client.status()
+    found = control_room_client.call("GET", "api", "status")
     if as_json:
         print_json(found)
         return
@@ -85,9 +85,8 @@ def traces(
     as_json: Json = False,
 ) -> None:
     """List the running shop's latest traces. Traces with an order or an error are stored longest."""
-    found = control_room_client.find_traces(
-        service=service, min_ms=f"{min_ms:f}", errors="1" if errors else "", order=order, limit=str(limit)
-    )
+    query = {"service": service, "min_ms": f"{min_ms:f}", "order": order, "limit": str(limit)}
+    found = control_room_client.call("GET", "api", "traces", **query, errors="1" if errors else "")
     print_list(found, _TRACE_COLUMNS, as_json=as_json)
 
 
@@ -95,7 +94,7 @@ def trace(
     trace_id: Annotated[str, typer.Argument(metavar="TRACE", help="Id of the trace.")], *, as_json: Json = False
 ) -> None:
     """Show a trace as a tree: which service called which method, and how long each call took."""
-    print_trace(control_room_client.get_trace(trace_id), as_json=as_json)
+    print_trace(control_room_client.call("GET", "api", "traces", trace_id), as_json=as_json)
 
 
 def print_trace(spans: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -118,23 +117,23 @@ _TRACE_COLUMNS: Columns[dict[str, Any]] = {
 
 def kill(service: Service) -> None:
     """Kill a service (SIGKILL); `shop up` starts it again."""
-    control_room_client.act("kill", service)
+    control_room_client.call("POST", "services", service, "kill")
     console.out(f"{service} was killed; `shop up` starts it again")
 
 
 def freeze(service: Service) -> None:
     """Freeze a service (SIGSTOP). Its connections stay open, but it does not respond."""
-    control_room_client.act("freeze", service)
+    control_room_client.call("POST", "services", service, "freeze")
     console.out(f"{service} is frozen until `shop resume {service}`")
 
 
 def resume(service: Service) -> None:
     """Let a frozen service continue (SIGCONT)."""
-    control_room_client.act("resume", service)
+    control_room_client.call("POST", "services", service, "resume")
     console.out(f"{service} continues")
 
 
 def restart(service: Service) -> None:
     """Drain and stop a service (SIGTERM); `shop up` starts it again."""
-    control_room_client.act("restart", service)
+    control_room_client.call("POST", "services", service, "restart")
     console.out(f"{service} drains, stops and is started again")
