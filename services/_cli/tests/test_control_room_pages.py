@@ -6,41 +6,46 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
 from typing_extensions import override
 
 from chassis.telemetry import semconv
-from checkout_service.reconciliation.reader import Comparison
+from checkout_service.reconciliation.reader import Comparison, Reader
 from shop_cli.control_room.app import create_app
 from shop_cli.control_room.customers import Customers
-from shop_cli.control_room.reconciliation import Reconciler, Reconciliation
+from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import Run
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import Program
+from shop_internal.orders_pb2 import OpenMismatch
 from shop_kit.spans import span
 
 TRACE = "a" * 32
 
 
-class Reconciled(Reconciler):
-    """Always returns the same result."""
+class Records:
+    """Records whose comparison always has the same result."""
 
     def __init__(self, found: Comparison) -> None:
         self._found = found
 
-    @override
-    async def read(self) -> Reconciliation:
-        return Reconciliation(self._found)
+    async def compare(self, _since: float, _due_before: float) -> Comparison:
+        return self._found
+
+
+def reconciler(found: Comparison) -> Reconciler:
+    return Reconciler(cast("Reader", Records(found)))
 
 
 @pytest.fixture
 def room(ad: Program, port: int, tmp_path: Path) -> ControlRoom:
     run = Run(1, str(tmp_path), control_room=f"http://localhost:{port}", token="the-token")
-    return ControlRoom(run, Shop([ad], tmp_path, {"ad": port}), [], TelemetryStore(), Reconciled(Comparison()))
+    return ControlRoom(run, Shop([ad], tmp_path, {"ad": port}), [], TelemetryStore(), reconciler(Comparison()))
 
 
 @pytest.fixture
@@ -68,7 +73,9 @@ async def test_the_page_shows_who_calls_whom_declined_orders_and_explains_the_de
     page = (await client.get("/", params={"order": "<script>alert(1)</script>"})).text
     parts = ("<line", "ad → ad", "no orders to compare")
     assert [part for part in parts if part not in page] == []
-    room.reconciler = Reconciled(Comparison(orders=5, complete=3, declined=2))
+    agreed = [OpenMismatch(order_id="o-1")]
+    room.reconciler = reconciler(Comparison(orders=5, complete=3, declined=2, agreed=agreed))
+    assert (await client.get("/api/status")).json()["reconciliation"]["verdict"] == "holds"
     reconciled = (await client.get("/")).text
     assert ("<dt>declined</dt><dd>2</dd>" in reconciled, "every order agrees" in reconciled) == (True, True)
     assert page.index("the card is charged once") < page.index("Freeze payment and kill checkout")

@@ -32,14 +32,9 @@ def routes(room: ControlRoom) -> list[Route]:
 
 
 async def describe(room: ControlRoom) -> dict[str, Any]:
-    reconciliation = await room.reconciler.read()
     return {
         "services": room.services(),
-        "reconciliation": {
-            **asdict(reconciliation.found),
-            "unread": reconciliation.unread,
-            "verdict": reconciliation.verdict,
-        },
+        "reconciliation": await room.reconciler.read(),
         "customers": room.customers.rate,
         "storefront": room.run.url("storefront"),
         "telemetry_elsewhere": room.telemetry_elsewhere,

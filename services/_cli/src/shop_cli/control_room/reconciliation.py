@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict
+from typing import Any
 
 import grpc
 from opentelemetry import trace
@@ -12,7 +11,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from chassis.errors import DomainError
 from chassis.rpc import client
-from checkout_service.reconciliation.reader import Comparison, Reader, open_reader
+from checkout_service.reconciliation.reader import Comparison, Reader
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
@@ -24,32 +23,21 @@ _FRESH_SECONDS = 2.0
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
-@dataclass(frozen=True)
-class Reconciliation:
-    """The result of comparing the last 15 minutes' records. `unread` says why they can't be read; "" if they can."""
-
-    found: Comparison = field(default_factory=Comparison)
-    unread: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """The result in one word: `unread`, `violated`, `settling` or `holds`."""
-        if self.unread:
-            return "unread"
-        return "violated" if self.found.mismatches else "settling" if self.found.in_progress else "holds"
-
-
 class Reconciler:
     """Reads and compares records on request, at most once every two seconds."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._latest = Reconciliation(unread="not read yet")
+        self._latest: dict[str, Any] = {}
         self._fresh_until = 0.0
         self._lock = asyncio.Lock()
 
-    async def read(self) -> Reconciliation:
-        """Return the latest result. If it is too old, compare the records again first."""
+    async def read(self) -> dict[str, Any]:
+        """Return how the last 15 minutes' records compare, from at most a few seconds ago.
+
+        The result has the totals and mismatches of a Comparison, a `verdict` (`unread`, `violated`, `settling` or
+        `holds`), and in `unread` why the records can't be read; "" if they can.
+        """
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:
@@ -65,25 +53,22 @@ class Reconciler:
             ((records,), _) = await self._reader.read({order_id: None})
         return len(records.charges)
 
-    async def _compare(self, now: float) -> Reconciliation:
+    async def _compare(self, now: float) -> dict[str, Any]:
+        found, unread = Comparison(), ""
         try:
             with trace.use_span(_UNSAMPLED):
                 found = await self._reader.compare(now - WINDOW_SECONDS, now - GRACE_SECONDS)
         except DomainError as error:
+            unread = f"{error.reason}: {error.message}"
             if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own messages are too technical
-                return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
-            return Reconciliation(unread=f"{error.reason}: {error.message}")
-        return Reconciliation(found)
+                unread = "checkout, payment, shipping and email do not all answer"
+        verdict = "violated" if found.mismatches else "settling" if found.in_progress else "holds"
+        found.agreed = []  # protobuf messages, which JSON can't represent
+        return {**asdict(found), "unread": unread, "verdict": "unread" if unread else verdict}
 
 
-@asynccontextmanager
-async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
-
-    def channel(name: str, service: str, _method: str) -> grpc.aio.Channel:
-        process = shop[name]
-        return client.channel(
-            process.internal_address, service, timeout_seconds=_CALL_SECONDS, certificates=process.certificates
-        )
-
-    async with open_reader(channel) as reader:
-        yield Reconciler(reader)
+def open_channel(shop: Shop, name: str, service: str, _method: str) -> grpc.aio.Channel:
+    """Open a channel to a running service, as `open_reader` requires."""
+    process = shop[name]
+    target, certificates = process.internal_address, process.certificates
+    return client.channel(target, service, timeout_seconds=_CALL_SECONDS, certificates=certificates)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from chassis.background import in_background
 from chassis.errors import FailedPrecondition
+from checkout_service.reconciliation.reader import open_reader
 from shop_cli.control_room.app import served
-from shop_cli.control_room.reconciliation import open_reconciler
+from shop_cli.control_room.reconciliation import Reconciler, open_channel
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
@@ -60,8 +61,8 @@ async def running(
         overrides = {name: {**databases.get(name, {}), **links.get(name, {}), **failing} for name in names}
         shop = Shop(programs, folder, ports, environment, overrides, identities=identities)
         await stack.enter_async_context(shop)
-        reconciler = await stack.enter_async_context(open_reconciler(shop))
-        room = ControlRoom(run, shop, stores, telemetry, reconciler, os.environ.get(_ENDPOINT))
+        reader = await stack.enter_async_context(open_reader(partial(open_channel, shop)))
+        room = ControlRoom(run, shop, stores, telemetry, Reconciler(reader), os.environ.get(_ENDPOINT))
         for plugin in metadata.entry_points(group="shop_cli.sections") if lab else ():
             room.sections[plugin.name] = plugin.load()(room, folder)
         await stack.enter_async_context(in_background(*(partial(supervise, process) for process in room.processes)))
