@@ -21,7 +21,7 @@ def folder() -> Iterator[Path]:
 
 
 async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder: Path) -> None:
-    async with await Postgres.open(folder) as server:
+    async with Postgres(folder) as server:
         connection = await psycopg.AsyncConnection.connect(server.url("postgres"), autocommit=True)
         server.pause()
         statement = asyncio.create_task(connection.execute("SELECT 1"))

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 from typing_extensions import override
@@ -38,28 +38,6 @@ class Postgres(ChildProcess):
         common |= {"shared_buffers": "32MB", **(settings or {})}
         self._options = [option for name, value in common.items() for option in ("-c", f"{name}={value}")]
 
-    @classmethod
-    async def open(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
-        """Return the server whose data is in a folder, without starting it. If there is no data yet, run initdb.
-
-        Raise NotServing if initdb fails.
-        """
-        if (folder / "data" / "PG_VERSION").exists():
-            return cls(folder, settings)
-        shutil.rmtree(folder, ignore_errors=True)  # remove the remains of an interrupted initdb
-        server = cls(folder, settings)
-        options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
-        child = await asyncio.create_subprocess_exec(
-            *(str(PROGRAMS / "initdb"), "-D", str(server.data), *options),
-            stdout=asyncio.subprocess.DEVNULL,
-            cwd="/",
-            user=server._user,
-            start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach initdb
-        )
-        if await child.wait() != 0:
-            raise NotServing("initdb failed")
-        return server
-
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self._folder}&port=5432"
 
@@ -72,8 +50,24 @@ class Postgres(ChildProcess):
 
     @override
     async def start(self) -> None:
+        """Start the server, after running initdb if there is no data yet. Raise NotServing if initdb fails."""
+        if not (self.data / "PG_VERSION").exists():
+            await self._run_initdb()
         command = (str(PROGRAMS / "postgres"), "-D", str(self.data), *self._options)
         await self.spawn(*command, folder=Path("/"), user=self._user)
+
+    async def _run_initdb(self) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)  # remove the remains of an interrupted initdb
+        options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
+        child = await asyncio.create_subprocess_exec(
+            *(str(PROGRAMS / "initdb"), "-D", str(self.data), *options),
+            stdout=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            user=self._user,
+            start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach initdb
+        )
+        if await child.wait() != 0:
+            raise NotServing("initdb failed")
 
     @override
     def send(self, number: signal.Signals) -> None:

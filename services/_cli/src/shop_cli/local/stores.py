@@ -66,7 +66,7 @@ async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess
     valkey_folder = folder / ".shop" / "valkey"
     valkey_folder.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        postgres, valkey = await Postgres.open(data), Valkey(valkey_folder)
+        postgres, valkey = Postgres(data), Valkey(valkey_folder)
         for store in (postgres, valkey):
             store.log_path = folder / ".shop" / "log" / f"{store.name}.log"
             await stack.enter_async_context(store)

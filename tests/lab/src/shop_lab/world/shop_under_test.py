@@ -118,8 +118,7 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     """Start a server with all databases."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    server = await Postgres.open(Path(folder) / "postgres", settings=_UNFLUSHED)
-    await stack.enter_async_context(server)
+    server = await stack.enter_async_context(Postgres(Path(folder) / "postgres", settings=_UNFLUSHED))
     for name in _DATABASES:
         await server.execute(f'CREATE DATABASE "{name}"')
         execute(server.url(name), _SKEWED_CLOCK.format(name))
