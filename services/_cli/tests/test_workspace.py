@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from shop_cli.local.workspace import (
     discover,
     discover_services,
     find,
-    own_command,
 )
 
 PYPROJECT = """
@@ -69,15 +67,6 @@ def test_with_the_proposed_offset_no_outgoing_connection_can_take_a_port() -> No
 def local_ports(offset: int) -> list[int]:
     """Return all ports that a shop with this offset uses."""
     return [port + offset for port in (*default_ports(discover()).values(), CONTROL_ROOM)]
-
-
-def test_the_command_is_named_by_a_path_that_exists_here_or_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Path(sys.executable).with_name("shop")
-    monkeypatch.chdir(program.parents[1])
-    assert own_command() == "bin/shop"
-    assert own_command(anywhere=True) == str(program)
-    monkeypatch.chdir("/usr")
-    assert own_command() == str(program)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

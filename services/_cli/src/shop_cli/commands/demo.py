@@ -14,7 +14,7 @@ from shop_cli.local.processes import Process, Shop
 from shop_cli.local.run_file import locked
 from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 from shop_cli.local.workspace import default_ports, discover_services
-from shop_cli.output.next_steps import print_steps_after_demo
+from shop_cli.output.next_steps import EXAMPLES
 from shop_cli.output.printing import console, print_order
 from shop_cli.output.trace_tree import trace_tree
 from shop_cli.sample_order import sample_order
@@ -44,7 +44,8 @@ async def demo() -> None:
             # Show the trace only after the shop has stopped: services export their last spans when they stop.
             _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
-    print_steps_after_demo()
+    console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
+    console.out(f"  make up\nand in another terminal for example\n{EXAMPLES}")
 
 
 def _environment(otlp_port: int) -> dict[str, str]:

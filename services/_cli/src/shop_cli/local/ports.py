@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from chassis.errors import FailedPrecondition, ResourceExhausted
-from shop_cli.local.workspace import own_command
+from shop_cli.local.workspace import OWN_COMMAND
 
 HOST = "127.0.0.1"
 _FIRST, _LAST = 15_000, 32_000
@@ -28,7 +28,7 @@ def require_free(port: int, name: str) -> None:
     """Raise PortInUse if another program listens on a port. The message mentions `name`, such as `cart-internal`."""
     if not _is_free(port):
         # With this offset, every port is outside the range that Linux uses for outgoing connections (32,768 to 60,999).
-        advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
+        advice = f"try `{OWN_COMMAND} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 

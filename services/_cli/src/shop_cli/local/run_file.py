@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from chassis.errors import FailedPrecondition
-from shop_cli.local.workspace import own_command, root
+from shop_cli.local.workspace import OWN_COMMAND, root
 
 DATA = ".shop"
 _LOCK, _RUN = "lock", "run.json"
@@ -71,7 +71,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _lock(lock, tries=_TRIES):
             found = read_run(folder)
             runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
-            message = f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`"
+            message = f"{runs}: start a second one with `{OWN_COMMAND} up --folder OTHER --any-ports`"
             raise FailedPrecondition(message, reason="SHOP_RUNNING")
         for path in (data, *data.glob("*"), *data.glob("log/*")):
             path.chmod(0o700 if path.is_dir() else 0o600)

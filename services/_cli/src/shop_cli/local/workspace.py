@@ -12,6 +12,9 @@ from typing import Literal
 
 from chassis.errors import FailedPrecondition, NotFound
 
+OWN_COMMAND = Path(sys.executable).with_name("shop")
+"""The path of the `shop` command, which works in any folder."""
+
 MAX_PORT_OFFSET = 15_400  # with a larger offset, a default port would exceed 65,535
 PORT_STEP = 100
 """Two shops don't share any ports if their port offsets differ by a multiple of this number."""
@@ -49,13 +52,6 @@ def root() -> Path:
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
                 return folder
     raise FailedPrecondition("run this command inside the shop's repository", reason="WORKSPACE_NOT_FOUND")
-
-
-def own_command(*, anywhere: bool = False) -> str:
-    """Return the path of the `shop` command: absolute if `anywhere` is set, otherwise relative where possible."""
-    path = Path(sys.executable).with_name("shop")
-    is_below = path.is_relative_to(Path.cwd()) and not anywhere
-    return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:

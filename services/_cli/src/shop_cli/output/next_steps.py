@@ -1,10 +1,11 @@
 from pathlib import Path
 
 from shop_cli.local.run_file import Run
-from shop_cli.local.workspace import own_command
+from shop_cli.local.workspace import OWN_COMMAND
 from shop_cli.output.printing import console, print_fields
 
 _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2", "order ada --trace")
+EXAMPLES = "\n".join(f"  {OWN_COMMAND} {command}" for command in _COMMANDS)
 
 
 def print_next_steps(run: Run, folder: Path | None) -> None:
@@ -18,13 +19,4 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
     print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
     console.out(f"and in another terminal{where} try for example")
-    console.out(f"{_examples(anywhere=folder is not None)}\n")
-
-
-def print_steps_after_demo() -> None:
-    console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
-    console.out(f"  make up\nand in another terminal for example\n{_examples()}")
-
-
-def _examples(*, anywhere: bool = False) -> str:
-    return "\n".join(f"  {own_command(anywhere=anywhere)} {command}" for command in _COMMANDS)
+    console.out(f"{EXAMPLES}\n")
