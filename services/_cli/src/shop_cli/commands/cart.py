@@ -13,7 +13,7 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, currency_client, key_metadata
 from shop_cli.commands.convert import convert_amount
-from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, ProductId, User
 from shop_cli.output.printing import console, print_json, print_table
 from shop_cli.output.visible import visible
 
@@ -28,7 +28,7 @@ Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Defa
 @cart.command("add")
 async def add_to_cart(
     user: User,
-    product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
+    product_id: ProductId,
     *,
     quantity: Annotated[int, typer.Option(min=1, max=MAX_INT32, help="How many to add.")] = 1,
     key: Key = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client, mail_client, spool_client
-from shop_cli.commands.options import InternalAddress, Json, parse_state
+from shop_cli.commands.options import InternalAddress, Json, OrderId, parse_state
 from shop_cli.output.printing import (
     Columns,
     console,
@@ -23,6 +23,7 @@ mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations
 
 _HEADERS = ("From", "To", "Subject", "Date")
 
+MessageIds = Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")]
 Unsent = Annotated[bool, typer.Option("--unsent", help="Only messages that were not sent, the longest waiting first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only messages in this state, such as IN_DOUBT. Repeatable.")]
 
@@ -61,11 +62,7 @@ async def show_message(
 
 
 @mail.command("requeue")
-async def requeue_messages(
-    message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
-    *,
-    address: InternalAddress = None,
-) -> None:
+async def requeue_messages(message_ids: MessageIds, *, address: InternalAddress = None) -> None:
     """Resend messages that were refused or whose outcome is unknown."""
     async with spool_client(address) as spool:
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
@@ -75,7 +72,7 @@ async def requeue_messages(
 
 
 @mail.command("send-again")
-async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]) -> None:
+async def send_again(order_id: OrderId) -> None:
     """Send an order's confirmation again, even if it was already sent or has been lost."""
     async with journal_client(None) as journal, spool_client(None) as spool:
         order = (await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order
@@ -88,7 +85,7 @@ async def send_again(order_id: Annotated[str, typer.Argument(metavar="ORDER", he
 
 @mail.command("close")
 async def close_messages(
-    message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
+    message_ids: MessageIds,
     *,
     reason: Annotated[str, typer.Option(help="Why they need not be sent.")],
     by: Annotated[str, typer.Option(envvar="USER", help="Who closes them.")],

@@ -16,6 +16,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")
 ]
+OrderId = Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]
+ProductId = Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")]
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import InternalAddress, Json, parse_state
+from shop_cli.commands.options import InternalAddress, Json, OrderId, parse_state
 from shop_cli.output.printing import (
     Columns,
     amount,
@@ -23,7 +23,6 @@ orders = typer.Typer(no_args_is_help=True, help="List, watch, show and settle or
 
 _POLL_SECONDS = 0.5
 
-OrderId = Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only orders in this state, such as SHIPPED. Repeatable.")]
 Watched = Annotated[int, typer.Option(min=1, max=1000, help="Number of latest orders to watch.")]

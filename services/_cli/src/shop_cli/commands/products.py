@@ -4,7 +4,7 @@ import typer
 
 from shop import empty_pb2, product_catalog_pb2
 from shop_cli.clients import catalog_client
-from shop_cli.commands.options import Address, Json
+from shop_cli.commands.options import Address, Json, ProductId
 from shop_cli.output.printing import Columns, amount, console, print_list
 
 products = typer.Typer(no_args_is_help=True, help="Browse the catalog.")
@@ -39,12 +39,7 @@ async def search_products(
 
 
 @products.command("show")
-async def show_product(
-    product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
-    *,
-    as_json: Json = False,
-    address: Address = None,
-) -> None:
+async def show_product(product_id: ProductId, *, as_json: Json = False, address: Address = None) -> None:
     """Show one product."""
     async with catalog_client(address) as catalog:
         product = await catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))

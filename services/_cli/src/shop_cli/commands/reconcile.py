@@ -12,7 +12,7 @@ from chassis.rpc.client import channel
 from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.clients import TIMEOUT_SECONDS, default_address, journal_client, tls_of
-from shop_cli.commands.options import Json, finite
+from shop_cli.commands.options import Json, OrderId, finite
 from shop_cli.local.run_file import find_run
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
@@ -55,7 +55,7 @@ async def compare(
 
 @reconcile.command("accept")
 async def accept(
-    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+    order_id: OrderId,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="How its records disagree, such as NOT_MAILED.")],
     *,
     reason: Annotated[str, typer.Option(help="Why they may disagree.")],
