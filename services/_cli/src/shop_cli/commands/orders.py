@@ -64,17 +64,12 @@ async def show_order(order_id: OrderId, *, as_json: Json = False, address: Inter
 
 
 @orders.command("requeue")
-async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
+async def requeue_notifications(order_id: OrderId, *, address: InternalAddress = None) -> None:
     """Resend an order's dead letters. These are notifications that were refused or failed too often."""
     async with journal_client(address) as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
-        response = await journal.RequeueNotifications(request)
-    if as_json:
-        print_json(response)
-    elif response.requeued:
-        console.print(f"Requeued: {', '.join(response.requeued)}")
-    else:
-        console.print("The order has no dead letters")
+        requeued = (await journal.RequeueNotifications(request)).requeued
+    console.out(f"Requeued: {', '.join(requeued)}" if requeued else "The order has no dead letters")
 
 
 @orders.command("settle")
@@ -85,7 +80,6 @@ async def settle_order(
     shipped: Annotated[str | None, typer.Option(metavar="TRACKING_ID", help="Charged and shipped.")] = None,
     dismissed: Annotated[str | None, typer.Option(metavar="REASON", help="Nothing has to be done.")] = None,
     by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
-    as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
     """Close an order that can't complete on its own. Payment and shipping records must not contradict the outcome."""
@@ -95,10 +89,7 @@ async def settle_order(
         raise typer.BadParameter("give exactly one of --refunded, --shipped and --dismissed")
     async with journal_client(address) as journal:
         settled = (await journal.SettleOrder(orders_pb2.SettleOrderRequest(order_id=order_id, by=by, **given))).order
-    if as_json:
-        print_json(settled)
-    else:
-        print_one(settled, _FIELDS)
+    print_one(settled, _FIELDS)
 
 
 @orders.command("watch")
