@@ -1,4 +1,3 @@
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -36,16 +35,11 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
-    """Return environment variables that make services export all telemetry to a receiver on a local port.
-
-    Services sample all traces, unless this process's OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say otherwise.
-    """
-    sampler = {name: value for name, value in os.environ.items() if name.startswith("OTEL_TRACES_SAMPLER")}
+    """Return environment variables that make services export all telemetry to a receiver on a local port."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
-        **sampler,
         "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # truncate long values, such as URLs of 64 kB
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
