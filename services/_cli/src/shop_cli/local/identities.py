@@ -11,20 +11,13 @@ import yaml
 from chassis.tls.certificates import Certificates
 from shop_cli.local.authority import Authority
 from shop_cli.local.workspace import root
+from shop_internal import letter_spool_pb2, orders_pb2
 
 OPERATOR = "operator"
 """The identity that commands use. It may call everything except failpoints."""
 
-_OPERATORS_CALLS = {
-    "checkout": ["OrderJournal/AcceptMismatch", "OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
-    "email": [
-        "LetterSpool/CloseLetters",
-        "LetterSpool/GetLetter",
-        "LetterSpool/ListLetters",
-        "LetterSpool/RequeueLetters",
-    ],
-}
-"""Internal methods that only the operator may call, by service."""
+_OPERATED = {"checkout": orders_pb2, "email": letter_spool_pb2}
+"""Definitions of the internal services that operators use, by the program that serves them."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
@@ -74,8 +67,10 @@ def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
     """Return the full names of allowed methods by callee, then by caller, as declared in the chart's values."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
-    own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}
     found: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, definition in _OPERATED.items():
+        for called in definition.DESCRIPTOR.services_by_name.values():
+            found[name][OPERATOR] += [f"{called.full_name}/{method}" for method in called.methods_by_name]
     for name, service in values["services"].items():
         exposed = service.get("exposed", ()) if service.get("protocol", "grpc") == "grpc" else ()
         found[name][OPERATOR] += [f"{_full_name(name)}/{method}" for method in exposed]
