@@ -29,6 +29,8 @@ _CONFIRMATION_SECONDS = 60.0
 async def demo() -> None:
     """Start all services, place an order in EUR, show its confirmation and trace, and stop everything."""
     started = time.monotonic()
+    # Inherit only these variables: a developer's environment may contain settings for another shop.
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     programs = discover_services()
     names = default_ports(programs)
     telemetry = TelemetryStore()
@@ -36,7 +38,7 @@ async def demo() -> None:
     with temporary as data, locked(data), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
         async with receiver(otlp_port, telemetry.add):
-            async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
+            async with Shop(programs, data, by_name, environment | exporting_to(otlp_port)) as shop:
                 console.print("[bold]Starting the services")
                 await asyncio.gather(*map(_start, shop))
                 await fill_cart(shop, _USER, _LINES)
@@ -46,12 +48,6 @@ async def demo() -> None:
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
     console.out(f"  make up\nand in another terminal for example\n{EXAMPLES}")
-
-
-def _environment(otlp_port: int) -> dict[str, str]:
-    # Inherit only these variables: a developer's environment may contain settings for another shop.
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**inherited, **exporting_to(otlp_port)}
 
 
 async def _start(process: Process) -> None:

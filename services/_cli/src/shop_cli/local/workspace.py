@@ -69,10 +69,7 @@ def discover_services(folder: Path | None = None) -> list[Program]:
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
     """Return the default ports: public ports by program name, and internal ports by `internal_name`."""
     ports = {program.name: program.port for program in programs}
-    internal = {
-        internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None
-    }
-    return {**ports, **internal}
+    return ports | {internal_name(program.name): program.internal_port for program in programs if program.internal_port}
 
 
 def internal_name(name: str) -> str:
