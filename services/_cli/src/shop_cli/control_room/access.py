@@ -40,28 +40,20 @@ class AccessControl:
         if request.headers.get("host", "") not in self._hosts:
             return PlainTextResponse("unknown host\n", 421)
         is_read = request.method in {"GET", "HEAD"}
-        if is_read and "token" in request.query_params:
-            return self._sign_in(request.query_params["token"], request.url.path)
+        if is_read and self._is_token(request.query_params.get("token", "")):
+            # Redirect to a URL without the token, to keep the token out of the browser's history.
+            response = RedirectResponse("/" + request.url.path.lstrip("/"), 303)
+            response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+            return response
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
-            return self._unauthorized()
+            text = "open the link that `shop up` printed; programs send its token as a bearer token or Basic password\n"
+            return PlainTextResponse(text, 401, {"WWW-Authenticate": 'Basic realm="control room"'})
         # Browsers send Origin with every POST request. Other programs may omit it if they send the token in a header.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)
         return None
-
-    def _sign_in(self, token: str, path: str) -> Response:
-        if not self._is_token(token):
-            return self._unauthorized()
-        # Redirect to a URL without the token, to keep the token out of the browser's history.
-        response = RedirectResponse("/" + path.lstrip("/"), 303)
-        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
-        return response
-
-    def _unauthorized(self) -> Response:
-        text = "open the link that `shop up` printed; programs send its token as a bearer token or Basic password\n"
-        return PlainTextResponse(text, 401, {"WWW-Authenticate": 'Basic realm="control room"'})
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self._token.encode())
