@@ -27,7 +27,7 @@ def call(method: str, *path: str, **query: str) -> Any:
     `path` is the path's segments. `control_room.api.trace_query` defines the parameters of a trace search.
     """
     if not all(path):
-        raise InvalidArgument(message="names and ids must not be empty")
+        raise InvalidArgument(message="a service's name and a trace's id must not be empty")
     run = require_run()
     host = urlsplit(run.control_room).netloc
     url = f"/{'/'.join(quote(segment, safe='') for segment in path)}?{urlencode(query)}"
