@@ -152,9 +152,9 @@ async def test_an_address_that_is_not_free_ends_the_start_with_one_line(start_ap
 
 @pytest.fixture
 def add_user(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Prepare the command `add-user` with the password `secret` for Ada, and settings from the environment."""
+    """Prepare the command `add-user` for Ada with the password `long secret!`, and settings from the environment."""
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"secret\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"long secret!\n")))
     monkeypatch.setattr(sys, "argv", ["employee_api", "add-user", "--name=Ada", "--email=ada@x", "--role=ceo"])
     return monkeypatch
 
@@ -165,9 +165,9 @@ async def test_add_user_adds_a_first_management_user_once(
     await asyncio.to_thread(__main__.main)
     assert "secret" not in "".join(capsys.readouterr())
     async with start_api(auth_mode="enforce") as api:
-        response = await api.client.post("/api/auth/login", json={"email": "ada@x", "password": "secret"})
+        response = await api.client.post("/api/auth/login", json={"email": "ada@x", "password": "long secret!"})
         assert (response.status_code, response.json()["role"]) == (200, "ceo")
-    add_user.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"secret\n")))
+    add_user.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"long secret!\n")))
     with pytest.raises(SystemExit, match="^Email already registered$"):
         await asyncio.to_thread(__main__.main)
 
@@ -175,8 +175,8 @@ async def test_add_user_adds_a_first_management_user_once(
 @pytest.mark.parametrize(
     ("role", "message"), [("\udcff", "role is invalid"), ("ceo", "Password must have at least 12 characters")]
 )
-def test_add_user_has_the_rules_of_the_api(add_user: pytest.MonkeyPatch, role: str, message: str) -> None:
-    add_user.setenv("AUTH_MODE", "enforce")
+def test_add_user_has_the_rules_of_enforced_authorization(add_user: pytest.MonkeyPatch, role: str, message: str) -> None:
+    add_user.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"short\n")))
     add_user.setattr(sys, "argv", [*sys.argv, f"--role={role}"])
     with pytest.raises(SystemExit, match=f"^{message}$"):
         __main__.main()

@@ -26,7 +26,7 @@ from employee_api.access import MANAGEMENT_ROLES
 from employee_api.database import MIGRATIONS, utc_now
 from employee_api.errors import ApiError
 from employee_api.http.inputs import JsonBody
-from employee_api.settings import AuthMode, EmployeeApiSettings
+from employee_api.settings import PASSWORD_MIN_LENGTH, AuthMode, EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import NewUserPreparer
 from employee_api.users.repository import UserRepository
@@ -102,7 +102,9 @@ async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     engine = open_engine(settings.database_url.get_secret_value())
     try:
         users = UserRepository(engine, utc_now)
-        new_users = NewUserPreparer(PasswordHasher(1), settings.min_password_length, settings.breached_passwords_file)
+        # In every mode, because whoever adds the first manager is about to enforce authorization.
+        shortest = settings.password_min_length or PASSWORD_MIN_LENGTH
+        new_users = NewUserPreparer(PasswordHasher(1), shortest, settings.breached_passwords_file)
         user = await users.add(await new_users.prepare(new), None)
     finally:
         await engine.dispose()

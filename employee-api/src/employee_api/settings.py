@@ -29,7 +29,7 @@ class RegistrationMode(StrEnum):
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_PASSWORD_THREADS = 4
-_PASSWORD_MIN_LENGTH = 12
+PASSWORD_MIN_LENGTH = 12
 _LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B requires services to accept passwords of 64 characters
 # Limit durations to a century, because databases must be able to store the current time plus a duration.
 _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
@@ -72,4 +72,4 @@ class EmployeeApiSettings(HttpServiceSettings):
     @property
     def min_password_length(self) -> int:
         """The configured minimum. By default 12, or 1 if `AUTH_MODE` is `off`, because the contract sets no minimum."""
-        return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)
+        return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else PASSWORD_MIN_LENGTH)
