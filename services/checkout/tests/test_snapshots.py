@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from chassis.values.paging import Position
 from checkout_service.domain import Order, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.journal.rows import new_order_to_row
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import payment_pb2
@@ -135,6 +137,11 @@ async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, 
     ((snapshot, answer),) = execute(database_url, "SELECT snapshot, answer FROM orders")
     assert json.loads(snapshot)["version"] == 2
     assert answer is None
+
+
+def test_a_row_holds_every_field_of_an_order() -> None:
+    unset = [field.name for field in fields(ORDER) if getattr(ORDER, field.name) == field.default]
+    assert (unset, snapshots.load(new_order_to_row(Entry("scope", "", ORDER)))) == ([], ORDER)
 
 
 def test_a_snapshot_of_an_unknown_version_is_rejected() -> None:
