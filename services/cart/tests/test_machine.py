@@ -118,16 +118,14 @@ class CartMachine(RuleBasedStateMachine):
         for user, expected in self.carts.items():
             cart = self.runner.run(self.store.read(self.prefix + user))
             assert [(line.product_id, line.quantity) for line in cart.lines] == sorted(expected.items())
-            assert cart.ordered_etag == self.ordered_etags.get(user)
-            assert (cart.etag == self.etags.get(user)) == (cart.etag in self.seen_etags)
-            if expected and user in self.etags:
-                assert cart.etag == self.etags[user]
-            if expected:
-                assert cart.generation == self.generations.get(user, cart.etag[:16])
-                assert user in self.generations or cart.generation not in {etag[:16] for etag in self.seen_etags}
-                self.etags[user], self.generations[user] = cart.etag, str(cart.generation)
-            else:
-                assert cart.generation == (self.ordered_etags.get(user, "")[:16] or None)
+            if not expected:
+                assert cart.etag == self.ordered_etags.get(user, "")
+                continue
+            generation = cart.etag[:16]
+            assert cart.etag == self.etags.get(user) or (user not in self.etags and cart.etag not in self.seen_etags)
+            assert generation == self.generations.get(user, generation)
+            assert user in self.generations or generation not in {etag[:16] for etag in self.seen_etags}
+            self.etags[user], self.generations[user] = cart.etag, generation
             self.seen_etags.append(cart.etag)
 
     def _clear(self, user: str) -> None:

@@ -122,6 +122,7 @@ async def test_ordered_items_are_removed_and_a_cart_that_an_order_emptied_has_th
     await ordered.RemoveOrdered(RemoveOrderedRequest(user_id="ada", etag=after["etag"], items=[tent]))
     items, emptied = await read(stub)
     assert (items, emptied["ordered-etag"]) == ([], after["etag"])
+    assert len({found["etag"] for found in (before, after, emptied, (await read(stub))[1])}) == 4
     assert emptied["cart-generation"] == after["cart-generation"] == after["etag"][:16]
 
 

@@ -49,26 +49,6 @@ class StoreUnavailable(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Cart:
-    """A user's cart, with its lines sorted by product id.
-
-    The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new etag. If an order emptied the cart, `ordered_etag` is the ordered cart's etag or generation.
-    """
-
-    user_id: str
-    lines: tuple[Item, ...]
-    etag: str
-    ordered_etag: str | None = None
-
-    @property
-    def generation(self) -> str | None:
-        """The generation of the cart's lines or, if an order emptied the cart, of the ordered lines; otherwise None."""
-        etag = self.etag if self.lines else self.ordered_etag
-        return etag and generation_of(etag)
-
-
-@dataclass(frozen=True, slots=True)
 class Addition:
     """A request to add 1 to 10,000 units of a product to a user's cart. Raises InvalidArgument if a field is invalid.
 
@@ -140,18 +120,22 @@ def generation_of(etag: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """The stored form of a cart. Each method that changes a cart returns new contents, or `self` if nothing changes.
+class Cart:
+    """A cart's quantities by product id. Each method that changes a cart returns a new one, or `self` without a change.
 
-    If there is no cart, `etag` is empty. After an order has emptied the cart, `etag` is the ordered cart's etag or
-    generation.
+    The etag identifies this state: every change replaces it. If there is no cart, it is empty. After an order has
+    emptied the cart, it is the ordered cart's etag or generation.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
     etag: str = ""
     anonymous: bool = False
 
-    def add(self, addition: Addition) -> "Contents":
+    @property
+    def lines(self) -> tuple[Item, ...]:
+        return tuple(Item(*line) for line in sorted(self.quantities.items()))
+
+    def add(self, addition: Addition) -> "Cart":
         """Add the product. Raise CartFull or QuantityTooLarge if the cart cannot hold the addition."""
         before = self.quantities.get(addition.product_id, 0)
         if not before and len(self.quantities) >= MAX_LINES:
@@ -160,19 +144,19 @@ class Contents:
             raise QuantityTooLarge
         after = {**self.quantities, addition.product_id: before + addition.quantity}
         etag = new_etag(self.etag if self.quantities else "")
-        return Contents(after, etag, addition.anonymous and (self.anonymous or not self.etag))
+        return Cart(after, etag, addition.anonymous and (self.anonymous or not self.etag))
 
-    def empty(self, if_match: str | None) -> "Contents":
-        return Contents() if self.quantities and if_match in {None, self.etag} else self
+    def empty(self, if_match: str | None) -> "Cart":
+        return Cart() if self.quantities and if_match in {None, self.etag} else self
 
-    def set_quantity(self, new: NewQuantity) -> "Contents":
+    def set_quantity(self, new: NewQuantity) -> "Cart":
         if new.product_id not in self.quantities:
             return self
         changed = {**self.quantities, new.product_id: new.quantity}
         left = {product_id: quantity for product_id, quantity in changed.items() if quantity}
-        return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
+        return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Cart()
 
-    def remove_ordered(self, purchase: Purchase) -> "Contents":
+    def remove_ordered(self, purchase: Purchase) -> "Cart":
         """Remove the ordered items and reset `anonymous`. The rest gets a new generation, so a repeat has no effect."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
@@ -180,12 +164,7 @@ class Contents:
         for line in purchase.lines:
             remaining[line.product_id] -= line.quantity
         remaining = +remaining
-        return Contents(remaining, new_etag() if remaining else purchase.etag)
-
-    def cart(self, user_id: str) -> Cart:
-        if not self.quantities:
-            return Cart(user_id, (), new_etag(), ordered_etag=self.etag or None)
-        return Cart(user_id, tuple(Item(*line) for line in sorted(self.quantities.items())), self.etag)
+        return Cart(remaining, new_etag() if remaining else purchase.etag)
 
 
 class CartStore(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, check_user_id
+from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, check_user_id, generation_of, new_etag
 from chassis.errors import REFUSALS
 from chassis.rpc.calls import ServicerContext, metadata_of
 from chassis.rpc.wire import item_to_wire, items_from_wire
@@ -34,15 +34,16 @@ class CartService(
         return empty_pb2.Empty()
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
-        """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
+        """Return the cart, with its `etag` and `cart-generation` in trailing metadata. An empty cart's etag is new.
 
         If an order emptied the cart, `cart-generation` is the ordered cart's, and the metadata also contains
         `ordered-etag`: the etag or generation that checkout sent when it removed the ordered items.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
-        known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
-        context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value is not None))
-        return cart_pb2.Cart(user_id=cart.user_id, items=map(item_to_wire, cart.lines))
+        etag, ordered_etag = (cart.etag, "") if cart.quantities else (new_etag(), cart.etag)
+        known = {"etag": etag, "cart-generation": generation_of(cart.etag), "ordered-etag": ordered_etag}
+        context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value))
+        return cart_pb2.Cart(user_id=request.user_id, items=map(item_to_wire, cart.lines))
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Remove all lines, unless `if-match` metadata is present and differs from the cart's current etag."""

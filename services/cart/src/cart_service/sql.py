@@ -21,7 +21,6 @@ from cart_service.domain import (
     Addition,
     Cart,
     CartStore,
-    Contents,
     NewQuantity,
     Purchase,
     StoreUnavailable,
@@ -114,19 +113,19 @@ class SqlCartStore(CartStore):
             "added": f"{addition.quantity} {addition.product_id}",
             "key_ttl_seconds": ttl_seconds if addition.key else _REPEATED_WITHIN_SECONDS,
         }
-        return await self._change(addition.user_id, lambda contents: contents.add(addition), key)
+        return await self._change(addition.user_id, lambda cart: cart.add(addition), key)
 
     async def read(self, user_id: str) -> Cart:
-        return _contents(await self._find(user_id)).cart(user_id)
+        return _cart(await self._find(user_id))
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        await self._change(user_id, lambda contents: contents.empty(if_match))
+        await self._change(user_id, lambda cart: cart.empty(if_match))
 
     async def set_quantity(self, new: NewQuantity) -> None:
-        await self._change(new.user_id, lambda contents: contents.set_quantity(new))
+        await self._change(new.user_id, lambda cart: cart.set_quantity(new))
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        await self._change(purchase.user_id, lambda contents: contents.remove_ordered(purchase))
+        await self._change(purchase.user_id, lambda cart: cart.remove_ordered(purchase))
 
     async def check(self) -> None:
         await self._find("", within_seconds=_CHECK_WITHIN_SECONDS)
@@ -144,9 +143,7 @@ class SqlCartStore(CartStore):
         (row,) = await self._database.read(FIND, parameters, within_seconds=within_seconds)
         return row
 
-    async def _change(
-        self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
-    ) -> bool:
+    async def _change(self, user_id: str, change: Callable[[Cart], Cart], key: Mapping[str, Any] | None = None) -> bool:
         """Change a cart. Return False if the idempotency key is stored, perhaps by a write whose response was lost."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
@@ -155,12 +152,12 @@ class SqlCartStore(CartStore):
                     if row["added"] != key["added"]:
                         raise IdempotencyKeyReused
                     return False
-                before = _contents(row)
+                before = _cart(row)
                 after = change(before)
                 if after is before or await self._write(user_id, row["version"], after, key):
                     return True
 
-    async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
+    async def _write(self, user_id: str, version: int | None, after: Cart, key: Mapping[str, Any] | None) -> bool:
         """Write the cart and any idempotency key. If the cart's version has changed, write nothing and return False."""
         lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
         parameters = {
@@ -177,7 +174,7 @@ class SqlCartStore(CartStore):
         return bool(written)
 
 
-def _contents(row: Row) -> Contents:
+def _cart(row: Row) -> Cart:
     if row["version"] is None:
-        return Contents()
-    return Contents(orjson.loads(row["quantities"]), row["etag"], bool(row["anonymous"]))
+        return Cart()
+    return Cart(orjson.loads(row["quantities"]), row["etag"], bool(row["anonymous"]))

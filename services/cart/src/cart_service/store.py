@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cart_service.domain import KEY_TTL_SECONDS, Addition, Cart, CartStore, Contents, NewQuantity, Purchase
+from cart_service.domain import KEY_TTL_SECONDS, Addition, Cart, CartStore, NewQuantity, Purchase
 from chassis.errors import IdempotencyKeyReused
 
 K = TypeVar("K")
@@ -21,7 +21,7 @@ class MemoryCartStore(CartStore):
     """
 
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._carts = _ExpiringDict[str, Contents](ttl_seconds, MAX_CARTS, clock)
+        self._carts = _ExpiringDict[str, Cart](ttl_seconds, MAX_CARTS, clock)
         self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
 
     async def add(self, addition: Addition) -> bool:
@@ -30,34 +30,34 @@ class MemoryCartStore(CartStore):
             if previous != addition:
                 raise IdempotencyKeyReused
             return False
-        self._replace(addition.user_id, self._contents(addition.user_id).add(addition))
+        self._replace(addition.user_id, self._cart(addition.user_id).add(addition))
         if key:
             self._keys.put(key, addition)
         return True
 
     async def read(self, user_id: str) -> Cart:
-        return self._contents(user_id).cart(user_id)
+        return self._cart(user_id)
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        self._replace(user_id, self._contents(user_id).empty(if_match))
+        self._replace(user_id, self._cart(user_id).empty(if_match))
 
     async def set_quantity(self, new: NewQuantity) -> None:
-        self._replace(new.user_id, self._contents(new.user_id).set_quantity(new))
+        self._replace(new.user_id, self._cart(new.user_id).set_quantity(new))
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        self._replace(purchase.user_id, self._contents(purchase.user_id).remove_ordered(purchase))
+        self._replace(purchase.user_id, self._cart(purchase.user_id).remove_ordered(purchase))
 
     async def check(self) -> None:
         pass
 
-    def _contents(self, user_id: str) -> Contents:
-        return self._carts.get(user_id) or Contents()
+    def _cart(self, user_id: str) -> Cart:
+        return self._carts.get(user_id) or Cart()
 
-    def _replace(self, user_id: str, contents: Contents) -> None:
-        if contents is self._carts.get(user_id):
+    def _replace(self, user_id: str, cart: Cart) -> None:
+        if cart is self._carts.get(user_id):
             return
-        if contents.etag:
-            self._carts.put(user_id, contents)
+        if cart.etag:
+            self._carts.put(user_id, cart)
         else:
             self._carts.remove(user_id)
 

@@ -32,7 +32,6 @@ from chassis.errors import IdempotencyKeyReused
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import Operation, PoolTelemetry, StoreTelemetry
-from chassis.values.orders import Item
 
 log = structlog.get_logger()
 
@@ -144,12 +143,9 @@ class ValkeyCartStore(CartStore):
         return bool(outcome != _REPEATED)
 
     async def read(self, user_id: str) -> Cart:
-        fields = await self._run(_READ, cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
-        etag = fields.get(_ETAG)
-        lines = tuple(Item(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
-        if not lines:
-            return Cart(user_id, (), new_etag(), ordered_etag=etag or None)
-        return Cart(user_id, lines, etag or new_etag())
+        fields = await self._run(_READ, cast("Awaitable[dict[str, str]]", self._client.hgetall(_cart_key(user_id))))
+        etag = fields.pop(_ETAG, "")
+        return Cart({product_id: int(quantity) for product_id, quantity in fields.items()}, etag)
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
         await self._evaluate("empty", [_cart_key(user_id), _CUSTOMERS], [] if if_match is None else [if_match])
