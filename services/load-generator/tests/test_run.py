@@ -140,7 +140,6 @@ async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run
 
 async def test_a_seed_repeats_the_sessions() -> None:
     script = """
-from types import SimpleNamespace
 from locust.env import Environment
 from load_generator.customers import Customers
 from load_generator.figures import Figures
@@ -150,7 +149,7 @@ for seed in ("same", "same", "another"):
     environment = Environment(host="http://127.0.0.1:1")
     figures = Figures(environment)
     customers = Customers(environment, figures, seed=seed, think_seconds=0, max_sessions=100)
-    customers.arrive(SimpleNamespace(arrivals=lambda generator, begin: [generator.random() / 1e6 for _ in range(50)]))
+    customers.arrive(lambda generator, begin: [generator.random() / 1e6 for _ in range(50)])
     personas.append(figures.summary()["personas"])
 print(personas[0] == personas[1] != personas[2])
 """

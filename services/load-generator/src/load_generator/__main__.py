@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import gevent
@@ -22,7 +23,7 @@ from chassis.settings import NonNegativeFloat, Parse, Port, PositiveFloat, Posit
 from chassis.telemetry import logging
 from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from load_generator.access import guarded
-from load_generator.arrivals import ArrivalPlan
+from load_generator.arrivals import arrivals
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures
 
@@ -58,7 +59,7 @@ def main() -> int:
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
     sources = math.ceil(settings.rate)  # each Source starts at most one session per second (times the shape's factor)
-    plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
+    plan = partial(arrivals, settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
     customers = Customers(environment, figures, settings.seed, settings.think_seconds, settings.max_sessions)

@@ -1,6 +1,8 @@
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gevent
@@ -10,7 +12,6 @@ from gevent.pool import Group
 from locust import User, task
 from locust.env import Environment
 
-from load_generator.arrivals import ArrivalPlan
 from load_generator.figures import Figures
 from load_generator.personas import PERSONAS, Persona
 from load_generator.session import PATIENCE_SECONDS, Session, SessionFailed, SessionStopped
@@ -57,12 +58,12 @@ class Customers:
                 return
             gevent.sleep(_POLL_SECONDS)
 
-    def arrive(self, plan: ArrivalPlan) -> None:
+    def arrive(self, plan: "partial[Iterator[float]]") -> None:
         """Open sessions as planned, until the greenlet is killed."""
         self._sources += 1
         source = f"{self.seed} {getattr(self.environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - not used for secrets
-        for number, seconds in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
+        for number, seconds in enumerate(plan(generator, begin=time.monotonic() - self._began)):
             arrival = self._began + seconds
             gevent.sleep(max(0.0, arrival - time.monotonic()))
             self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - not used for secrets
@@ -106,7 +107,7 @@ class Customers:
         self._workers[client_id] = data
 
 
-def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
+def source_of(customers: Customers, plan: "partial[Iterator[float]]") -> type[User]:
     class Source(User):
         @task
         def arrive(self) -> None:
