@@ -190,7 +190,6 @@ async def test_lookups_of_a_cache_are_counted_by_result(recorded: Recorded, cloc
     await cache.get("a")
     clock.seconds += 11
     await cache.get("a")
-    await cache.aclose()
     counts = recorded.telemetry.counter(semconv.CACHE_LOOKUPS).values
     expected = {"miss": 2, "hit": 1, "stale": 1}
     assert {tuple(dict(labels).values()): value for labels, value in counts.items()} == {

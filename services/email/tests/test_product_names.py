@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 import pytest
 
@@ -31,8 +30,7 @@ async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPa
     async with serve(catalog) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
         stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(opened)
-        async with aclosing(ProductNames(stub, clock=clock)) as found:
-            yield found
+        yield ProductNames(stub, clock=clock)
         await opened.close()
 
 

@@ -1,5 +1,3 @@
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -29,7 +27,6 @@ def product_catalog() -> ProductCatalog:
 
 
 @pytest.fixture
-async def catalog(product_catalog: Any, clock: Clock) -> AsyncIterator[CachedCatalog]:
+async def catalog(product_catalog: Any, clock: Clock) -> CachedCatalog:
     """A catalog cache whose content expires after ten seconds."""
-    async with aclosing(CachedCatalog(product_catalog, ttl_seconds=10, clock=clock)) as cached:
-        yield cached
+    return CachedCatalog(product_catalog, ttl_seconds=10, clock=clock)

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from chassis.background import finish, mark_retrieved, shared_result
+from chassis.background import mark_retrieved, shared_result
 from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.telemetry import semconv
@@ -31,7 +31,7 @@ class TtlCache(Generic[K, V]):
     """A cache whose entries expire. Concurrent lookups of a missing key share one fetch and, if it fails, its error.
 
     With `serve_stale`, `get` returns an expired value at once and refreshes it in the background. If the refresh fails,
-    the expired value stays in use.
+    the expired value stays in use. Fetches in flight end when their channel is closed.
     """
 
     def __init__(
@@ -63,9 +63,6 @@ class TtlCache(Generic[K, V]):
         ]
         fetched = iter(await asyncio.gather(*fetches) if fetches else ())
         return [next(fetched) if entry is None else entry.value for entry in entries]
-
-    async def aclose(self) -> None:
-        await finish(self._fetches.values(), within_seconds=0)
 
     def _usable(self, key: K, now: float) -> _Entry[V] | None:
         entry = self._entries.get(key)

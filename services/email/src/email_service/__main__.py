@@ -45,7 +45,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the spool, start its background tasks, and register the servicers."""
     async with AsyncExitStack() as stack:
         spool = await _open_spool(settings, service, stack)
-        templates, names = ConfirmationTemplates(settings.storefront_url), _product_names(settings, service, stack)
+        templates, names = ConfirmationTemplates(settings.storefront_url), _product_names(settings, service)
         email, messages = EmailService(templates, names, spool, settings.email_from), Messages(spool)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, email)
         service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, email)
@@ -71,13 +71,11 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     return spool
 
 
-def _product_names(settings: Settings, service: Service, stack: AsyncExitStack) -> ProductNames | None:
+def _product_names(settings: Settings, service: Service) -> ProductNames | None:
     if not settings.product_catalog_addr:
         return None
     channel = service.channel(settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2)
-    names = ProductNames(product_catalog_pb2_grpc.ProductCatalogServiceStub(channel), service.telemetry)
-    stack.push_async_callback(names.aclose)
-    return names
+    return ProductNames(product_catalog_pb2_grpc.ProductCatalogServiceStub(channel), service.telemetry)
 
 
 if __name__ == "__main__":

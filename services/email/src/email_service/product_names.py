@@ -50,9 +50,6 @@ class ProductNames:
             return {}
         return names
 
-    async def aclose(self) -> None:
-        await self._cache.aclose()
-
     async def _fetch(self, _key: str) -> Mapping[str, str]:
         response = await self._stub.ListProducts(empty_pb2.Empty())
         # A confirmation shows each product on one line, so remove line breaks from names.

@@ -1,7 +1,7 @@
 """Entry point of the recommendation service: `python -m recommendation_service`."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -37,10 +37,8 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
 
     rankings: dict[str, Ranking] = {"v1": same_category, "v2": bought_together, "v3": same_price_band}
     version = settings.recommendation_version
-    async with (
-        aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds, service.telemetry)) as catalog,
-        in_background(purchases.watch),
-    ):
+    catalog = CachedCatalog(stub, settings.catalog_ttl_seconds, service.telemetry)
+    async with in_background(purchases.watch):
         servicer = RecommendationService(catalog.current, version, rankings[version])
         service.add_servicer(recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, servicer)
         yield

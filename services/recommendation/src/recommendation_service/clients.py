@@ -32,9 +32,6 @@ class CachedCatalog:
             raise CatalogUnavailable("the product catalog is unavailable", retry_after_seconds=1) from error
         return catalog
 
-    async def aclose(self) -> None:
-        await self._cache.aclose()
-
     async def _fetch(self, _key: str) -> Catalog:
         response = await self._stub.ListProducts(empty_pb2.Empty())
         return Catalog(

@@ -79,8 +79,7 @@ class Settings(HttpServiceSettings):
 async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIApp]:
     async with AsyncExitStack() as stack:
         clients = connect(settings, service.telemetry, stack)
-        for closing in (clients.catalog, clients.currencies, clients.traces):
-            stack.push_async_callback(closing.aclose)
+        stack.push_async_callback(clients.traces.aclose)
         # Don't trace static files: a page loads a dozen pictures, and their spans would bury the page's own span.
         service.unobserved.append("/static/")
         yield create_app(settings, clients, service.telemetry)

@@ -29,9 +29,6 @@ class CatalogClient:
         found = await self._stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
         return [_from_wire(product) for product in found.results]
 
-    async def aclose(self) -> None:
-        await self._cache.aclose()
-
     async def _fetch(self, _key: str) -> Catalog:
         response = await self._stub.ListProducts(empty_pb2.Empty())
         return Catalog([_from_wire(product) for product in response.products])

@@ -30,10 +30,6 @@ class CurrencyClient:
         converted = dict(zip(foreign, await self._converted.get(*foreign), strict=True)) if foreign else {}
         return [converted.get((amount, code), amount) for amount in amounts]
 
-    async def aclose(self) -> None:
-        await self._codes.aclose()
-        await self._converted.aclose()
-
     async def _fetch_codes(self, _key: str) -> tuple[str, ...]:
         return tuple((await self._stub.GetSupportedCurrencies(empty_pb2.Empty())).currency_codes)
 
