@@ -65,14 +65,6 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True)
-class Ad:
-    """A short text that links to a page of this shop."""
-
-    url: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     at: datetime
     name: str

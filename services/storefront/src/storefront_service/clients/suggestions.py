@@ -8,7 +8,7 @@ from chassis.errors import DomainError
 from shop import ad_pb2, recommendation_pb2
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
-from storefront_service.domain import Ad, is_local_path
+from storefront_service.domain import is_local_path
 
 log = structlog.get_logger()
 
@@ -42,12 +42,11 @@ class SuggestionsClient:
         named = _VERSION.fullmatch(str(trailers.get("recommendation-version", "")))
         return found, named[0] if named else ""
 
-    async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
+    async def ad(self, contexts: Sequence[str], *, page: str = "") -> ad_pb2.Ad | None:
         """Return an ad for these keywords that does not link to `page`, or None if no ad fits or the service fails."""
         try:
             found = (await self._ads.GetAds(ad_pb2.AdRequest(context_keys=contexts))).ads
         except DomainError as error:
             log.info("page without an ad", reason=error.reason)
             return None
-        ads = (Ad(ad.redirect_url, ad.text) for ad in found)
-        return next((ad for ad in ads if is_local_path(ad.url) and ad.url != page), None)
+        return next((ad for ad in found if is_local_path(ad.redirect_url) and ad.redirect_url != page), None)
