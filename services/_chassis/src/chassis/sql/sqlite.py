@@ -49,7 +49,6 @@ class SqliteDatabase(Database):
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
-        self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
         self._commits_done = 0
         self._commits = GroupCommit(self._commit, self._store.name, telemetry)
 
@@ -59,8 +58,7 @@ class SqliteDatabase(Database):
     async def __aexit__(self, *_: object) -> None:
         await self._commits.close()
         self._reporting.shutdown()
-        self._checkpointer.shutdown()
-        for connection in (self._writer, self._reader, self._reporter, self._checkpointing):
+        for connection in (self._reader, self._reporter, self._writer):
             connection.close()
 
     async def write(self, *batch: Statement) -> list[list[Row]]:
@@ -104,13 +102,13 @@ class SqliteDatabase(Database):
                 connection.execute("ROLLBACK")
         self._commits_done += 1
         if self._commits_done % _CHECKPOINT_COMMITS == 0:
-            self._checkpointer.submit(self._checkpoint)
+            self._reporting.submit(self._checkpoint)
         return results
 
     def _checkpoint(self) -> None:
         """Copy the WAL into the database file. By default, SQLite does this during commits, which would delay them."""
         with suppress(sqlite3.DatabaseError):  # if the disk is full or the file damaged, commits will report it
-            self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._reporter.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
