@@ -110,15 +110,8 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
     """Open a channel to each service, and create clients that use the channels. `stack` closes the channels."""
 
     def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
-        opened = client.channel(
-            target,
-            service,
-            timeout_seconds=timeout_seconds,
-            retryable=retryable,
-            checks=CHECKS,
-            telemetry=telemetry,
-            certificates=settings.tls_folder,
-            balancing=settings.balancing,
+        opened = client.channel_of(
+            settings, telemetry, target, service, timeout_seconds=timeout_seconds, retryable=retryable, checks=CHECKS
         )
         stack.push_async_callback(opened.close)
         return opened

@@ -21,7 +21,7 @@ from chassis.lazy_log import log
 from chassis.rpc import calls
 from chassis.rpc.connection import Connection
 from chassis.rpc.status import from_rpc_error, recorded_reason
-from chassis.settings import Balancing
+from chassis.settings import Balancing, Settings
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Attributes, Telemetry
 from chassis.telemetry.propagation import TRACEPARENT, baggage_attributes, is_unsampled, unsampled_traceparent
@@ -87,6 +87,13 @@ def channel(
     wrap = partial(_Method, target, timeout_seconds, telemetry or Telemetry(), checks or {})
     # Connection implements the only methods that stubs and our code use: unary_unary, get_state and close.
     return cast("grpc.aio.Channel", Connection(name, options, certificates, wrap))
+
+
+def channel_of(settings: Settings, telemetry: Telemetry, target: str, service: str, **options: Any) -> grpc.aio.Channel:
+    """Open a channel with a process's certificates, balancing and telemetry. Pass `options` to `channel`."""
+    return channel(
+        target, service, telemetry=telemetry, certificates=settings.tls_folder, balancing=settings.balancing, **options
+    )
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:

@@ -72,14 +72,7 @@ class Service:
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
         """Open a channel to a peer, passing `options` to `client.channel`. It is closed when this service stops."""
-        opened = client.channel(
-            target,
-            service,
-            telemetry=self.telemetry,
-            certificates=self.settings.tls_folder,
-            balancing=self.settings.balancing,
-            **options,
-        )
+        opened = client.channel_of(self.settings, self.telemetry, target, service, **options)
         self.channels.push_async_callback(opened.close)
         return opened
 

@@ -73,14 +73,9 @@ async def _compare(settings: ReconciliationSettings, telemetry: Telemetry) -> Co
     channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(peer: str, service: str, method: str) -> grpc.aio.Channel:
-        channels[peer] = client.channel(
-            getattr(settings, f"{peer}_internal_addr"),
-            service,
-            timeout_seconds=_CALL_SECONDS,
-            retryable=[method],
-            telemetry=telemetry,
-            certificates=settings.tls_folder,
-            balancing=settings.balancing,
+        address = getattr(settings, f"{peer}_internal_addr")
+        channels[peer] = client.channel_of(
+            settings, telemetry, address, service, timeout_seconds=_CALL_SECONDS, retryable=[method]
         )
         return channels[peer]
 
