@@ -10,26 +10,26 @@ from chassis.values.keys import HmacKeys
 from shop_internal.orders_pb2 import ORDER_STATE_CHARGING
 from shop_kit.storefront import KEY, Storefront, Visitor, order_fields, storefront
 from shop_kit.storefront_backends import Backends
-from storefront_service.sessions import Session, SessionSigner
+from storefront_service.sessions import Session, open_session
 
 OLD, NEW = "o" * 32, "n" * 32
 
 
-def signer(keys: str = KEY) -> SessionSigner:
-    return SessionSigner(HmacKeys.parse(keys))
+def opened(cookie: str | None, keys: str = KEY) -> Session:
+    return open_session(HmacKeys.parse(keys), cookie or "")
 
 
 def begun(keys: str = KEY) -> Session:
-    session = signer(keys).open(None)
+    session = opened(None, keys)
     session.begin()
     return session
 
 
 def test_a_cookie_opens_the_session_that_it_was_made_for_and_without_one_there_is_a_new_id() -> None:
     new = begun()
-    again = signer().open(new.cookie)
+    again = opened(new.cookie)
     assert (again.user_id, again.begun, again.cookie) == (new.user_id, True, None)
-    other = signer().open(None)
+    other = opened(None)
     assert (other.user_id != new.user_id, other.begun, other.cookie) == (True, False, None)
 
 
@@ -47,7 +47,7 @@ FORGERIES: list[Callable[[str], str]] = [
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_a_forged_cookie_opens_no_session(forge: Callable[[str], str]) -> None:
     new = begun()
-    session = signer().open(forge(new.cookie or ""))
+    session = opened(forge(new.cookie or ""))
     assert (session.begun, session.user_id == new.user_id) == (False, False)
 
 
@@ -55,16 +55,16 @@ def test_a_session_ends_after_thirty_days(monkeypatch: pytest.MonkeyPatch) -> No
     cookie, now = begun().cookie, time.time()
     for passed, valid in ((-1e6, True), (30 * 24 * 3600 - 5, True), (30 * 24 * 3600 + 5, False)):
         monkeypatch.setattr(time, "time", lambda passed=passed: now + passed)
-        assert signer().open(cookie).begun is valid
+        assert opened(cookie).begun is valid
 
 
 def test_a_cookie_of_an_old_key_is_replaced_by_one_of_the_new_key_and_of_a_removed_one_opens_nothing() -> None:
     old = begun(OLD)
-    rotated = signer(f"{NEW},{OLD}").open(old.cookie)
+    rotated = opened(old.cookie, f"{NEW},{OLD}")
     assert rotated.user_id == old.user_id
-    again = signer(NEW).open(rotated.cookie)
+    again = opened(rotated.cookie, NEW)
     assert (again.user_id, again.cookie) == (old.user_id, None)
-    assert not signer(NEW).open(old.cookie).begun
+    assert not opened(old.cookie, NEW).begun
 
 
 async def test_the_first_item_sets_a_cookie_that_is_hidden_from_scripts_and_other_sites(visitor: Visitor) -> None:

@@ -40,7 +40,6 @@ from storefront_service.pages.checkout import CheckoutPages
 from storefront_service.pages.errors import ErrorPages
 from storefront_service.pages.frame import PartDown
 from storefront_service.pages.orders import OrderPages
-from storefront_service.sessions import SessionSigner
 from storefront_service.web.middleware import with_session
 from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
@@ -102,7 +101,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
     )
     routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http:// behind a TLS proxy
     # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.
-    shop = with_session(routes, SessionSigner(settings.session_key), errors.forbidden)
+    shop = with_session(routes, settings.session_key, errors.forbidden)
     return with_headers(shop, PAGE_HEADERS)
 
 

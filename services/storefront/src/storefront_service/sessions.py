@@ -35,7 +35,7 @@ class Session:
     ids: tuple[str, ...]
     begun: bool
     cookie: str | None
-    _signer: "SessionSigner"
+    _keys: HmacKeys
 
     @property
     def user_id(self) -> str:
@@ -49,51 +49,44 @@ class Session:
     def begin(self) -> None:
         """Start a new session. The response to this request sets its cookie."""
         self.ids = (new_key(),)
-        self.cookie = self._signer.sign(self.ids)
+        self.cookie = _sign(self._keys, self.ids)
 
     def next_id(self, key: str) -> str:
         """Derive a new id from the form's key, so that sending the form again yields the same id."""
-        return self._signer.derive_id(f"{self.user_id} {key}")
+        return _base64(self._keys.digests(f"id:{self.user_id} {key}".encode())[0][:_ID_BYTES])
 
     def renew(self, user_id: str, *, has_orders: bool) -> None:
         """Make `user_id` the session's id. Keep the previous id too if it has orders or was the session's first."""
         *earlier, first = self.ids if has_orders or len(self.ids) == 1 else self.ids[1:]
         self.ids = (user_id, *earlier[: _MAX_IDS - 2], first)
-        self.cookie = self._signer.sign(self.ids)
+        self.cookie = _sign(self._keys, self.ids)
 
     def end(self) -> None:
         self.cookie = ""
 
 
-class SessionSigner:
-    """Issues and verifies session cookies."""
+def open_session(keys: HmacKeys, cookie: str) -> Session:
+    """Return the cookie's session. If the cookie is missing, invalid or expired, return one that hasn't begun.
 
-    def __init__(self, keys: HmacKeys) -> None:
-        self._keys = keys
+    If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
+    """
+    match = _FORMAT.fullmatch(cookie)
+    if match and int(match[2]) > time.time():
+        ids, ends_at = tuple(match[1].split(".")), int(match[2])
+        for position, expected in enumerate(_signatures(keys, match[1], ends_at)):
+            if hmac.compare_digest(match[3], expected):
+                return Session(ids, True, _sign(keys, ids, ends_at) if position else None, keys)
+    return Session((new_key(),), False, None, keys)
 
-    def open(self, cookie: str | None) -> Session:
-        """Return the cookie's session. If the cookie is missing, invalid or expired, return one that hasn't begun.
 
-        If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
-        """
-        match = _FORMAT.fullmatch(cookie or "")
-        if match and int(match[2]) > time.time():
-            ids, ends_at = tuple(match[1].split(".")), int(match[2])
-            for position, expected in enumerate(self._signatures(match[1], ends_at)):
-                if hmac.compare_digest(match[3], expected):
-                    return Session(ids, True, self.sign(ids, ends_at) if position else None, self)
-        return Session((new_key(),), False, None, self)
+def _sign(keys: HmacKeys, ids: Sequence[str], ends_at: int | None = None) -> str:
+    """Return a session's signed cookie. `ends_at` is a Unix timestamp, by default 30 days from now."""
+    text, ends_at = ".".join(ids), ends_at or int(time.time()) + LIFETIME_SECONDS
+    return f"{text}.{ends_at}.{_signatures(keys, text, ends_at)[0]}"
 
-    def sign(self, ids: Sequence[str], ends_at: int | None = None) -> str:
-        """Return a session's signed cookie. `ends_at` is a Unix timestamp, by default 30 days from now."""
-        text, ends_at = ".".join(ids), ends_at or int(time.time()) + LIFETIME_SECONDS
-        return f"{text}.{ends_at}.{self._signatures(text, ends_at)[0]}"
 
-    def derive_id(self, text: str) -> str:
-        return _base64(self._keys.digests(f"id:{text}".encode())[0][:_ID_BYTES])
-
-    def _signatures(self, ids: str, ends_at: int) -> list[str]:
-        return [_base64(digest) for digest in self._keys.digests(f"session:{ids}:{ends_at}".encode())]
+def _signatures(keys: HmacKeys, ids: str, ends_at: int) -> list[str]:
+    return [_base64(digest) for digest in keys.digests(f"session:{ids}:{ends_at}".encode())]
 
 
 def _base64(digest: bytes) -> str:

@@ -10,8 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chassis.telemetry import semconv
 from chassis.telemetry.propagation import add_baggage
 from chassis.values.hosts import is_foreign
+from chassis.values.keys import HmacKeys
 from storefront_service.domain import session_label
-from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
+from storefront_service.sessions import LIFETIME_SECONDS, Session, open_session
 
 CURRENCY_COOKIE, DELIVERY_COOKIE, _SESSION_COOKIE = "currency", "delivery", "session"
 _PATHS = {DELIVERY_COOKIE: "/checkout"}  # all other cookies have the path /
@@ -40,12 +41,12 @@ def _full_name(request: Request, name: str) -> str:
     return f"__Secure-{name}" if name in _PATHS else f"__Host-{name}"
 
 
-def with_session(app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp) -> ASGIApp:
+def with_session(app: ASGIApp, keys: HmacKeys, forbidden: ASGIApp) -> ASGIApp:
     """Open each request's session, and let `forbidden` respond to forms from other sites."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        session = scope["session"] = signer.open(read_cookie(request, _SESSION_COOKIE))
+        session = scope["session"] = open_session(keys, read_cookie(request, _SESSION_COOKIE))
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and session.cookie is not None:
