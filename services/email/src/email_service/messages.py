@@ -51,6 +51,7 @@ class ClaimedMessage:
     Attributes:
         attempt: the sequence number of this claim. Only the process with the latest claim can change the message.
         deferrals: how many times the relay has deferred this message.
+        digests: None if an older release accepted the message.
     """
 
     message_id: str
@@ -58,7 +59,7 @@ class ClaimedMessage:
     content: bytes = field(repr=False)
     attempt: int
     deferrals: int
-    digests: bytes = b""
+    digests: bytes | None = b""
 
 
 @dataclass(frozen=True, slots=True)

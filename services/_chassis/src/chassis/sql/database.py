@@ -22,6 +22,7 @@ NOW = "(SELECT date_part('epoch', clock_timestamp()))"
 
 class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
+    def keys(self) -> Iterable[str]: ...
 
 
 class StatementRejected(Exception):

@@ -72,17 +72,7 @@ class Spool:
         """Claim messages that are due. No other claim returns them for CLAIM_SECONDS."""
         parameters = {"claim_seconds": CLAIM_SECONDS, "horizon_seconds": _HORIZON_SECONDS}
         rows = await self._take(statements.CLAIM, limit, parameters)
-        return [
-            ClaimedMessage(
-                row["letter_id"],
-                row["recipient"],
-                row["message"],
-                row["attempt"],
-                row["deferrals"],
-                row["digests"] or b"",
-            )
-            for row in rows
-        ]
+        return [ClaimedMessage(**row) for row in rows]
 
     async def begin_sending(self, message: ClaimedMessage) -> bool:
         """Change a claimed message to SENDING. Return False if the claim is lost and the message must not be sent."""
@@ -91,7 +81,7 @@ class Spool:
 
     async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "", closed: str = "") -> None:
         """Change a claimed message to SENT, REFUSED or IN_DOUBT. See `MessageRecord` for `closed`."""
-        digests = current_digests(message.message_id, message.recipient, message.content, message.digests)
+        digests = current_digests(message.message_id, message.recipient, message.content, message.digests or b"")
         values = {"state": state.value, "reason": reason, "closed": closed, "digests": digests}
         await self._write(statements.FINISH, **_claim_of(message), **values)
 

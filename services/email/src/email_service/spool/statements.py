@@ -20,7 +20,7 @@ CLAIM = f"""
     )
     UPDATE letters SET attempt = attempt + 1, due_at = {NOW} + :claim_seconds
     WHERE letter_id IN (SELECT letter_id FROM due) AND state = 'QUEUED'
-    RETURNING letter_id, recipient, message, attempt, deferrals, digests
+    RETURNING letter_id AS message_id, recipient, message AS content, attempt, deferrals, digests
 """
 
 BEGIN_SENDING = f"""
