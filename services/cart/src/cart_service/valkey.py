@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -90,9 +90,9 @@ class RereadingConnection(SSLConnection):
 
 
 class ValkeyPool(BlockingConnectionPool):
-    """A connection pool that records how long callers wait for a connection, once `measure` has been called."""
+    """A connection pool that records how long callers wait for a connection. Call `measure` first."""
 
-    _telemetry: PoolTelemetry | None = None
+    _telemetry: PoolTelemetry
 
     def measure(self, telemetry: Telemetry) -> StoreTelemetry:
         """Start recording connection use and wait times. Return the telemetry for store operations."""
@@ -106,7 +106,7 @@ class ValkeyPool(BlockingConnectionPool):
 
     @override
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        with self._telemetry.measure_wait() if self._telemetry else nullcontext():
+        with self._telemetry.measure_wait():
             return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
     def use(self) -> dict[str, int]:
