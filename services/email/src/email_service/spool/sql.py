@@ -123,7 +123,7 @@ class Spool:
     async def find(self, message_ids: Iterable[str]) -> Mapping[str, MessageRecord | None]:
         """Return the messages that exist, by id. A message that can't be decoded maps to None."""
         rows = await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)})
-        return {row["letter_id"]: _readable(row) for row in rows}
+        return {row["message_id"]: _readable(row) for row in rows}
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
         """Return, by state, the number of unsent, unclosed messages and the seconds since the oldest change."""
@@ -157,28 +157,18 @@ def _readable(row: Row) -> MessageRecord | None:
     try:
         return _record(row)
     except (TypeError, ValueError):
-        log.exception("message cannot be decoded", message_id=row["letter_id"])
+        log.exception("message cannot be decoded", message_id=row["message_id"])
         return None
 
 
 def _record(row: Row) -> MessageRecord:
     """Decode a row, or raise TypeError or ValueError. Rows that `LIST` returns have neither content nor digests."""
-    message_id, recipient, content, digests = row["letter_id"], row["recipient"], row["message"], row["digests"] or b""
+    content, digests = row["content"], row["digests"] or b""
     are_texts = all(isinstance(row[column], str) for column in ("recipient", "reason", "closed"))
     are_times = is_time(row["accepted_at"]) and is_time(row["changed_at"])
     if not (are_texts and are_times and isinstance(digests, bytes)) or len(digests) % 4:
         raise TypeError("a column has a value of another type or length")  # SQLite's columns take any
     if content is not None:  # sent messages have no content
-        digests = current_digests(message_id, recipient, content, digests)
-    return MessageRecord(
-        message_id,
-        MessageState(row["state"]),
-        recipient,
-        row["attempt"],
-        row["reason"],
-        row["accepted_at"],
-        row["changed_at"],
-        row["closed"],
-        content or b"",
-        digests,
-    )
+        digests = current_digests(row["message_id"], row["recipient"], content, digests)
+    decoded = {"state": MessageState(row["state"]), "content": content or b"", "digests": digests}
+    return MessageRecord(**{**row, **decoded})

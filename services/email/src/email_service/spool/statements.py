@@ -81,14 +81,17 @@ REQUEUE = f"""
 
 FORGET_SENT = "DELETE FROM letters WHERE letter_id = :letter_id AND state = 'SENT' RETURNING letter_id"
 
-LIST = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, closed,
-        NULL AS message, NULL AS digests
-    FROM letters WHERE state = :state AND state <> 'SENT' ORDER BY changed_at LIMIT :limit
+_RECORD = """
+    letter_id AS message_id, state, recipient, attempt AS attempts, reason, accepted_at, changed_at, closed
 """
 
-READ = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, closed, message, digests FROM letters
+LIST = f"""
+    SELECT {_RECORD}, NULL AS content, NULL AS digests FROM letters
+    WHERE state = :state AND state <> 'SENT' ORDER BY changed_at LIMIT :limit
+"""
+
+READ = f"""
+    SELECT {_RECORD}, message AS content, digests FROM letters
     WHERE letter_id IN (SELECT value->>'id' FROM json_each(:items))
 """
 
