@@ -54,15 +54,6 @@ class Catalog:
             for name, products in self._by_category.items()
         }
 
-    def selection(self, count: int) -> list[Product]:
-        """Return at most `count` products, each from a different category."""
-        chosen: dict[str, Product] = {}
-        for products in self._by_category.values():
-            fresh = next((product for product in products if product.id not in chosen), None)
-            if fresh is not None:
-                chosen[fresh.id] = fresh
-        return list(chosen.values())[:count]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -26,9 +26,11 @@ class BrowsingPages(Pages):
     async def home(self, request: Request) -> Response:
         catalog = await self.catalog()
         frame, ad = await asyncio.gather(self.frame(request), self.clients.suggestions.ad([]))
-        selection = catalog.selection(_FEATURED + _IN_HERO)
-        featured, hero = await self.priced(selection[:_FEATURED], frame.currency), selection[_FEATURED:]
-        return self.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
+        tiles = catalog.emblems()
+        selection = [*dict.fromkeys(tiles.values())]
+        featured = await self.priced(selection[:_FEATURED], frame.currency)
+        hero = selection[_FEATURED : _FEATURED + _IN_HERO]
+        return self.render("home.html", frame, hero=hero, featured=featured, tiles=tiles, ad=ad)
 
     async def search(self, request: Request) -> Response:
         """Show the products that match the query, or all products if there is no query."""
