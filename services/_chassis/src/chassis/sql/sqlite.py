@@ -6,11 +6,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -40,7 +40,7 @@ AWAY = frozenset(
 _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
-class SqliteDatabase(Database):
+class SqliteDatabase(Database, AbstractAsyncContextManager[Database]):
     """A SQLite file. Reads run on the event loop: reading through an index is faster than switching threads."""
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
@@ -51,9 +51,6 @@ class SqliteDatabase(Database):
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._commits_done = 0
         self._commits = GroupCommit(self._commit, self._store.name, telemetry)
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._commits.close()
