@@ -26,8 +26,8 @@ class ApiError(DomainError):
         retry_after_seconds: float | None = None,
     ) -> None:
         wait_seconds = self.wait_seconds if retry_after_seconds is None else retry_after_seconds
-        super().__init__(text or self.text, retry_after_seconds=wait_seconds)
-        self.violations = violations or ([self.violation] if self.violation else [])
+        violations = violations or ([self.violation] if self.violation else [])
+        super().__init__(text or self.text, retry_after_seconds=wait_seconds, violations=violations)
 
 
 class BadRequest(ApiError):

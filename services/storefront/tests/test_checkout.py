@@ -164,7 +164,8 @@ async def test_a_decline_says_why_and_keeps_what_was_typed_but_neither_the_key_n
 
 @pytest.mark.parametrize("field", ["credit_card.credit_card_number", "address.street_address", "address.country"])
 async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backends: Backends, field: str) -> None:
-    backends.checkout.error = InvalidArgument(FieldViolation(field, "must not be empty"), reason="CARD_INVALID")
+    violations = [FieldViolation(field, "must not be empty")]
+    backends.checkout.error = InvalidArgument("invalid", reason="CARD_INVALID", violations=violations)
     response = await visitor.order()
     assert response.status_code == 422
     assert f'id="{field.partition(".")[2]}-error">Must not be empty.' in response.text

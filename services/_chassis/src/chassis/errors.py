@@ -1,9 +1,15 @@
 """The kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
+
+
+@dataclass(frozen=True)
+class FieldViolation:
+    field: str  # a path, such as `item.quantity`
+    rule: str
 
 
 class DomainError(Exception):
@@ -26,38 +32,23 @@ class DomainError(Exception):
         reason: str | None = None,
         metadata: Mapping[str, str] | None = None,
         retry_after_seconds: float | None = None,
+        violations: Sequence[FieldViolation] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
         self.metadata = dict(metadata or {})  # copy the mapping, because error handlers may add to it
         self.retry_after_seconds = retry_after_seconds
-
-
-@dataclass(frozen=True)
-class FieldViolation:
-    field: str  # a path, such as `item.quantity`
-    rule: str
+        self.violations = tuple(violations)
 
 
 class InvalidArgument(DomainError):
     """The request is invalid, regardless of the system's state. `violations` lists the invalid fields."""
 
-    def __init__(
-        self,
-        *violations: FieldViolation,
-        reason: str | None = None,
-        message: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> None:
-        self.violations = violations
-        # Quote only rules, never values, because the message is logged and shown on web pages.
-        described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
-        super().__init__(message or described, reason=reason, metadata=metadata)
-
     @classmethod
-    def field(cls, field: str, rule: str) -> "InvalidArgument":
-        return cls(FieldViolation(field, rule))
+    def field(cls, field: str, rule: str) -> Self:
+        # Quote only the rule, never the value, because the message is logged and shown on web pages.
+        return cls(f"{field}: {rule}", violations=[FieldViolation(field, rule)])
 
 
 class NotFound(DomainError):
@@ -125,4 +116,5 @@ not have taken effect."""
 
 class IdempotencyKeyReused(InvalidArgument):
     def __init__(self) -> None:
-        super().__init__(FieldViolation("idempotency-key", "was already used for a different request"))
+        field, rule = "idempotency-key", "was already used for a different request"
+        super().__init__(f"{field}: {rule}", violations=[FieldViolation(field, rule)])

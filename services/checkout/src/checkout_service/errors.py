@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
+from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, Unavailable
 from chassis.values.money import Money
 from checkout_service.domain import Refusal, State
 from checkout_service.ports import Entry, JournalUnavailable
@@ -86,8 +86,8 @@ def error_of(entry: Entry) -> DomainError:
         return OrderNeedsRefund(message, metadata=metadata)
     if entry.state is State.SETTLED:
         return OrderSettled("an operator has closed this order", metadata=metadata)
-    # Pass on only payment's violations: shipping's violations name fields that the caller's request does not have.
-    if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
-        return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
-    kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition
-    return kind(refusal.message, reason=refusal.reason, metadata=metadata)
+    if entry.state is not State.DECLINED:
+        # Don't pass on shipping's violations, which name fields that the caller's request does not have.
+        return FailedPrecondition(refusal.message, reason=refusal.reason, metadata=metadata)
+    kind, violations = _KINDS[refusal.kind], refusal.violations
+    return kind(refusal.message, reason=refusal.reason, metadata=metadata, violations=violations)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from stdnum import luhn
 
-from chassis.errors import FieldViolation, InvalidArgument
+from chassis.errors import InvalidArgument
 from chassis.values.fields import require_between
 from chassis.values.orders import Card
 
@@ -56,9 +56,9 @@ class Decline(StrEnum):
 def check_format(card: Card, path: str) -> None:
     """Raise InvalidArgument for the first malformed field. `path` is the request field that contains the card."""
     if not _NUMBER.fullmatch(card.digits):
-        raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
+        raise CardNumberInvalid.field(f"{path}.credit_card_number", "must be 12 to 19 digits")
     if not luhn.is_valid(card.digits):
-        raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must have a valid check digit"))
+        raise CardNumberInvalid.field(f"{path}.credit_card_number", "must have a valid check digit")
     require_between(card.month, f"{path}.credit_card_expiration_month", 1, 12)
     require_between(card.year, f"{path}.credit_card_expiration_year", 2000, 2099)
     require_between(card.cvv, f"{path}.credit_card_cvv", 0, 9999)

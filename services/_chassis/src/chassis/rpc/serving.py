@@ -102,11 +102,11 @@ def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Call
 
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
-            raise MalformedMessage(message="the call ended without a request message")
+            raise MalformedMessage("the call ended without a request message")
         try:
             request = parse(raw)
         except DecodeError as error:  # protobuf raises this for invalid UTF-8, too
-            raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
+            raise MalformedMessage(f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request
 

@@ -66,7 +66,7 @@ def to_status(error: errors.DomainError) -> grpc.Status:
         return rpc_status.to_status(status_pb2.Status(code=code.value[0], message="internal error"))
     status = status_pb2.Status(code=code.value[0], message=error.message)
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata)]
-    if isinstance(error, errors.InvalidArgument) and error.violations:
+    if error.violations:
         bad_request = error_details_pb2.BadRequest()
         for violation in error.violations:
             bad_request.field_violations.add(field=violation.field, description=violation.rule)
@@ -92,8 +92,6 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     message = error.details() or error.code().name
     message += "".join(hint for text, hint in _HINTS.items() if text in message)
     reason = reason_from_peer(info.reason or error.code().name)
-    if kind is errors.InvalidArgument:
-        violations = [errors.FieldViolation(found.field, found.description) for found in bad_request.field_violations]
-        return errors.InvalidArgument(*violations, reason=reason, message=message, metadata=info.metadata)
+    violations = [errors.FieldViolation(found.field, found.description) for found in bad_request.field_violations]
     delay = retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None
-    return kind(message, reason=reason, metadata=info.metadata, retry_after_seconds=delay)
+    return kind(message, reason=reason, metadata=info.metadata, retry_after_seconds=delay, violations=violations)

@@ -40,9 +40,10 @@ def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
     if not isinstance(error, REFUSALS) or isinstance(error, errors.Unimplemented):
         return InDoubt(error.reason)
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
-    violations = error.violations if isinstance(error, InvalidArgument) else ()
     # The journal must never hold a card number, and a peer's message may quote one.
-    masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
+    masked = tuple(
+        FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in error.violations
+    )
     return Refused(Refusal(kind, error.reason, _mask_numbers(error.message), masked))
 
 

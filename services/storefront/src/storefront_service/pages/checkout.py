@@ -202,13 +202,13 @@ def rejection_of(error: DomainError) -> Rejection:
     if error.reason == "IDEMPOTENCY_KEY_REUSED":
         text = "This form was already sent with other details. Look at your orders before you order again."
         return Rejection(_CONFLICT, "Check your orders", text)
-    if isinstance(error, InvalidArgument) and any(found.field == "user_currency" for found in error.violations):
+    if any(found.field == "user_currency" for found in error.violations):
         text = "The shop no longer takes the currency you chose. Check the prices below, and enter your card again."
         return Rejection(_INVALID, "Your currency has changed", text, repeatable=True)
     if error.reason == "TOTAL_CHANGED":
         text = f"It is {error.metadata['total']} now, and nothing was ordered. Enter your card again to accept it."
         return Rejection(_CONFLICT, "The total has changed", text, repeatable=True)
-    if isinstance(error, InvalidArgument) and error.violations:
+    if error.violations:
         problems = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
         return _invalid(problems, order_id)
     if isinstance(error, REFUSALS):
