@@ -98,9 +98,7 @@ def _measure(engine: Engine, store: StoreTelemetry, telemetry: Telemetry) -> Non
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     use_write_ahead_log(connection)
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_immediate(connection: Connection) -> None:
