@@ -19,7 +19,6 @@ RETRY_SECONDS = 5.0
 """How long confirmations show product ids instead of names after the catalog could not be read."""
 
 MAX_NAME_LENGTH = 256
-_ALL_PRODUCTS = "all products"
 
 
 class ProductNames:
@@ -43,7 +42,7 @@ class ProductNames:
             return {}
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                (names,) = await self._cache.get(_ALL_PRODUCTS)
+                (names,) = await self._cache.get("all products")
         except (DomainError, TimeoutError) as error:
             log.warning("confirmations show product ids instead of names", error=type(error).__name__)
             self._wait_again_at = self._clock() + RETRY_SECONDS

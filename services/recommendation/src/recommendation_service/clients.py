@@ -7,8 +7,6 @@ from chassis.telemetry.instruments import Telemetry
 from recommendation_service.domain import Catalog, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc
 
-_ALL_PRODUCTS = "all products"
-
 
 class CachedCatalog:
     """Caches the product catalog. Only the first callers wait; during a refresh, callers get the stale catalog."""
@@ -27,7 +25,7 @@ class CachedCatalog:
     async def current(self) -> Catalog:
         """Return the latest catalog. Raise CatalogUnavailable if no catalog has been read yet."""
         try:
-            (catalog,) = await self._cache.get(_ALL_PRODUCTS)
+            (catalog,) = await self._cache.get("all products")
         except DomainError as error:
             raise CatalogUnavailable("the product catalog is unavailable", retry_after_seconds=1) from error
         return catalog

@@ -9,7 +9,6 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from storefront_service.domain import Catalog, Product
 
 _TTL_SECONDS = 10.0
-_ALL = "catalog"
 
 
 class CatalogClient:
@@ -21,7 +20,7 @@ class CatalogClient:
 
     async def current(self) -> Catalog:
         """Return the catalog. Raise DomainError if it cannot be read and no older catalog is cached."""
-        (catalog,) = await self._cache.get(_ALL)
+        (catalog,) = await self._cache.get("catalog")
         return catalog
 
     async def search(self, query: str) -> list[Product]:

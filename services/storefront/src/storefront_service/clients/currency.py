@@ -8,7 +8,6 @@ from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 
 _TTL_SECONDS = 60.0
-_ALL = "currencies"
 
 
 class CurrencyClient:
@@ -21,7 +20,7 @@ class CurrencyClient:
 
     async def codes(self) -> tuple[str, ...]:
         """Return all currency codes, sorted. Raise DomainError if they cannot be read and none are cached."""
-        (codes,) = await self._codes.get(_ALL)
+        (codes,) = await self._codes.get("currencies")
         return codes
 
     async def convert(self, amounts: Sequence[Money], code: str) -> list[Money]:
