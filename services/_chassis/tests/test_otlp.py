@@ -190,10 +190,12 @@ def test_a_process_without_its_collector_ends_with_status_0_before_its_exporter_
     ],
 )
 def test_an_invalid_setting_ends_the_start_with_one_line_that_names_it(
-    name: str, value: str, capsys: pytest.CaptureFixture[str]
+    name: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as ended:
-        otlp.configure("cart", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value})
+        otlp.configure("cart")
     assert ended.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{name}: ")

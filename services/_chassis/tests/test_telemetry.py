@@ -95,7 +95,7 @@ async def test_a_blocked_event_loop_is_recorded_as_lag() -> None:
 
 
 def test_without_an_endpoint_nothing_is_recorded() -> None:
-    assert not otlp.configure("cart", {}).tracer.start_span("x").is_recording()
+    assert not otlp.configure("cart").tracer.start_span("x").is_recording()
 
 
 HEAVY = ("alembic", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "sqlalchemy", "starlette", "uvicorn")
@@ -104,7 +104,7 @@ HEAVY = ("alembic", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "s
 @pytest.mark.parametrize(
     ("program", "not_needed"),
     [
-        ("import chassis.rpc.server; from chassis.telemetry import otlp; otlp.configure('cart', {})", HEAVY),
+        ("import chassis.rpc.server; from chassis.telemetry import otlp; otlp.configure('cart')", HEAVY),
         ("import chassis.http.server", ("grpc", "google")),
         ("from chassis.telemetry.sdk import load_exporters; load_exporters('grpc')", ("requests",)),
         (
