@@ -95,8 +95,8 @@ class Order:
     `cart_generation` is the cart's generation if known, else its etag, else "".
 
     When you add a field, also extend `peers.wire`, `journal.snapshots` (with a default for older rows), `placing.price`
-    and, in `requests`, `OrderRequest`, `validate` and `fingerprints` (only if the field is set, so that retries of older
-    requests still match); then email and storefront, which show orders.
+    and, in `requests`, `OrderRequest`, `validate` and `fingerprints` (only if the field is set, so that retries of
+    older requests still match); then email and storefront, which show orders.
     """
 
     order_id: str

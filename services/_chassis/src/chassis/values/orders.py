@@ -49,8 +49,8 @@ class Card:
 class Address:
     """A delivery address. Unknown parts are empty or zero; `country` is a name or an ISO 3166 code.
 
-    Stored orders and digests contain exactly these fields. Add others beside the address: during a rollout, the previous
-    release can't read an address with more.
+    Stored orders and digests contain exactly these fields. Add others beside the address, because the previous release
+    can't read an address with more.
     """
 
     street_address: str
