@@ -80,6 +80,9 @@ def test_a_shop_and_its_addresses_are_found_from_a_folder_below_its_own(
         ]
         monkeypatch.setenv("CART_ADDR", "elsewhere:3")  # takes precedence over the running shop
         assert default_address("cart", internal=False) == "elsewhere:3"
+        (tmp_path / "below/.shop").mkdir()
+        (tmp_path / "below/.shop/run.json").touch()  # as a killed shop leaves it behind
+        assert find_run() is None
 
 
 def modes(folder: Path) -> set[str]:

@@ -63,6 +63,9 @@ def main() -> None:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
         typer.echo(visible(f"{error.reason}: {error.message}{f' ({details})' if details else ''}"), err=True)
         sys.exit(_exit_code(error))
+    except OSError as error:  # such as a full disk: output and data are files
+        typer.echo(f"FAILED: {error}", err=True)
+        sys.exit(_OTHER_FAILURE)
     except UnicodeEncodeError:
         typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)
         sys.exit(_INVALID_INPUT)

@@ -11,6 +11,7 @@ import grpc
 
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from chassis.rpc.client import channel
+from chassis.settings import MAX_PORT
 from chassis.tls.certificates import Certificates
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.hosts import LOOPBACK
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # importing shop_cli.local.processes takes 100 ms, because it
 
 # Long enough for PlaceOrder, which calls several other services. All other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
+_ADDRESS = re.compile(r"([^][\s/:@]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 T = TypeVar("T")
 
@@ -49,8 +51,10 @@ async def _client(
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
         target = at or default_address(name, internal=is_internal)
-        if not re.fullmatch(".+:[0-9]+", target):
-            raise InvalidArgument.field("address", "must be host:port")
+        parts = _ADDRESS.fullmatch(target)
+        if parts is None or not 1 <= int(parts["port"]) <= MAX_PORT:
+            given = "address" if at else address_variable(internal_name(name) if is_internal else name)
+            raise InvalidArgument.field(given, "must be host:port")
         tls = tls_of(target, name)
     else:
         target, tls = at.internal_address if is_internal else at.address, {"certificates": at.certificates}
@@ -63,7 +67,8 @@ async def _client(
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
         if "backend unhealthy" in error.message:
-            raise Unavailable(f"{name} is {NO_DATABASE} (`shop status`)", reason="NOT_READY") from error
+            message = f"{name} is {NO_DATABASE} (`shop status`), or another service listens at {target}"
+            raise Unavailable(message, reason="NOT_READY") from error
         advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
         message = f"{name} does not answer at {target}: {advice}"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error

@@ -20,7 +20,6 @@ from shop_cli.output.visible import visible
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 
 _CATALOG_SECONDS = 2.0
-_MAX_PROPOSED = 3
 
 Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: the catalog's.")]
 
@@ -36,8 +35,11 @@ async def add_to_cart(
 ) -> None:
     """Add a product to a cart."""
     products = await _read_products()
-    if products:
-        _require_product(product_id, products)
+    if products and product_id not in products:
+        similar = get_close_matches(product_id, products)
+        question = f"did you mean {' or '.join(similar)}? " if similar else ""
+        message = f"no product has the id {product_id}: {question}`shop products list` shows all"
+        raise NotFound(message, reason="PRODUCT_NOT_FOUND")
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
     async with cart_client(address) as client:
         await client.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item), metadata=key_metadata(key))
@@ -97,15 +99,3 @@ async def _read_products() -> dict[str, Product]:
         typer.echo(visible(f"names and prices are unknown: {error.message}"), err=True)
         return {}
     return {product.id: product for product in response.products}
-
-
-def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
-    """Raise NotFound, suggesting similar ids, if the catalog does not have the product."""
-    if product_id in products:
-        return
-    wanted, ids = product_id.lower(), {known.lower(): known for known in products}
-    similar = [product.id for product in products.values() if wanted in f"{product.id} {product.name}".lower()]
-    similar += [ids[match] for match in get_close_matches(wanted, ids)]
-    question = f"did you mean {' or '.join(list(dict.fromkeys(similar))[:_MAX_PROPOSED])}? " if similar else ""
-    message = f"no product has the id {product_id}: {question}`shop products list` shows all"
-    raise NotFound(message, reason="PRODUCT_NOT_FOUND")

@@ -1,3 +1,4 @@
+from collections.abc import Collection, Sequence
 from email import message_from_string
 from email.policy import default
 from typing import Annotated
@@ -66,9 +67,7 @@ async def requeue_messages(message_ids: MessageIds, *, address: InternalAddress 
     """Resend messages that were refused or whose outcome is unknown."""
     async with spool_client(address) as spool:
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
-        requeued = (await spool.RequeueLetters(request)).requeued
-    for message_id in message_ids:
-        console.out(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}")
+        _report(message_ids, "requeued", (await spool.RequeueLetters(request)).requeued)
 
 
 @mail.command("send-again")
@@ -94,9 +93,15 @@ async def close_messages(
     """Close messages that were refused or whose outcome is unknown."""
     async with spool_client(address) as spool:
         request = letter_spool_pb2.CloseLettersRequest(letter_ids=message_ids, by=by, reason=reason)
-        closed = (await spool.CloseLetters(request)).closed
+        _report(message_ids, "closed", (await spool.CloseLetters(request)).closed)
+
+
+def _report(message_ids: Sequence[str], done: str, changed: Collection[str]) -> None:
+    """Print what was done with each message. Exit with status 1 if some messages are unknown or in another state."""
     for message_id in message_ids:
-        console.out(f"{message_id} {'closed' if message_id in closed else 'left as it is'}")
+        console.out(f"{message_id} {done if message_id in changed else 'is unknown, or neither refused nor in doubt'}")
+    if not set(message_ids) <= set(changed):
+        raise typer.Exit(1)
 
 
 def message_text(content: str) -> str:

@@ -13,7 +13,6 @@ from checkout_service.reconciliation.reader import Comparison, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.clients import TIMEOUT_SECONDS, default_address, journal_client, tls_of
 from shop_cli.commands.options import Json, OrderId, finite
-from shop_cli.local.run_file import find_run
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
 from shop_internal import orders_pb2
@@ -87,8 +86,5 @@ def _summary(found: Comparison) -> str:
 
 def _failure(error: DomainError) -> str:
     if error.reason == "UNAVAILABLE":  # replace gRPC's own message, which is too long
-        advice = (
-            "was one killed or frozen? (`shop status`)" if find_run() else "no shop runs here (`shop up` starts one)"
-        )
-        return f"NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: {advice}"
+        return "NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: is the shop up? (`shop status`)"
     return f"{error.reason}: {error.message}"

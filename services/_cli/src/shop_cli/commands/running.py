@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from shop_cli import control_room_client
-from shop_cli.commands.options import Json, Service
+from shop_cli.commands.options import MAX_INT32, Json, Service
 from shop_cli.local.service_logs import LogLine, parse_line
 from shop_cli.local.spans import Span
 from shop_cli.local.workspace import discover, find
@@ -28,7 +28,9 @@ def status(*, as_json: Json = False) -> None:
     console.out()
     control_room = control_room_client.require_run().link
     proof = ("last 15 minutes", _reconciliation(found["reconciliation"]))
-    print_fields([proof, ("storefront", found["storefront"] or ""), ("control room", control_room)])
+    elsewhere = found["telemetry_elsewhere"]
+    calls = ("calls", f"exported to {elsewhere}, so none are counted here" if elsewhere else "")
+    print_fields([calls, proof, ("storefront", found["storefront"] or ""), ("control room", control_room)])
 
 
 def _service_row(service: dict[str, Any]) -> list[str]:
@@ -54,7 +56,7 @@ def logs(
     *,
     trace: Annotated[str, typer.Option(help="Only the lines of the trace with this id.")] = "",
     follow: Follow = False,
-    lines: Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")] = 50,
+    lines: Annotated[int, typer.Option(min=0, max=MAX_INT32, help="Number of lines to begin with.")] = 50,
     as_json: Json = False,
 ) -> None:
     """Print the last lines of a service's log. `--json` prints the lines unchanged."""

@@ -51,7 +51,7 @@ async def up(
     """Start all services and the control room, restart services that exit, and stop everything on Ctrl-C.
 
     In `--folder`, data and logs are written under `.shop/`, and secrets under `.shop-secrets/`. Settings such as
-    REDIS_URL, SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
+    REDIS_URL, SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment; DATABASE_URL is not.
     """
     if port_offset % PORT_STEP:
         raise typer.BadParameter(f"must be a multiple of {PORT_STEP}", param_hint="--port-offset")

@@ -162,7 +162,7 @@ class Shop:
 
     def __getitem__(self, name: str) -> Process:
         if name not in self._processes:
-            raise UnknownService(f"{name} is not part of this shop")
+            raise UnknownService(f"{name} is not part of this shop: {', '.join(self._processes)} are")
         return self._processes[name]
 
     async def __aenter__(self) -> Self:

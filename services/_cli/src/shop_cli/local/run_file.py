@@ -92,9 +92,12 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Look for a running shop in the current folder, its parents and the workspace. Return the first one, or None."""
+    """Return the shop of the first folder that has one: the current folder, a parent, or the workspace.
+
+    Return None if that shop has ended, even if it was killed: a command meant for it must not reach another.
+    """
     folders = (Path.cwd(), *Path.cwd().parents, root())
-    return next(filter(None, map(read_run, folders)), None)
+    return next((read_run(folder) for folder in folders if (folder / DATA / _RUN).exists()), None)
 
 
 def read_run(folder: Path) -> Run | None:

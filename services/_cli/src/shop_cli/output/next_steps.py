@@ -11,8 +11,7 @@ EXAMPLES = "\n".join(f"  {OWN_COMMAND} {command}" for command in _COMMANDS)
 def print_next_steps(run: Run, folder: Path | None) -> None:
     """Print links to a running shop, and commands to try. `folder` is its data folder; None means the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
-    employee_api = run.url("employee-api")
-    documents = f"{employee_api}/docs" if employee_api else ""
+    documents = f"{run.url('employee-api')}/docs" if run.url("employee-api") else ""
     links = {"shop": run.url("storefront") or "", "control room": run.link, "employee API": documents}
     if run.lab:
         links["faults to start"] = f"{run.control_room}/faults?token={run.token}"

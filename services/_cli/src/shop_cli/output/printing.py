@@ -22,7 +22,7 @@ from shop_cli.output.visible import visible
 
 # Don't wrap rows if the output is piped, because `grep` and `awk` expect each row on one line.
 _UNLIMITED_WIDTH = 1_000
-_HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
+_HAS_WIDTH = (sys.stdout and sys.stdout.isatty()) or "COLUMNS" in os.environ  # there is no stdout after `>&-`
 _MIN_VALUE_WIDTH = 20
 _COLUMN_GAP = 2
 
