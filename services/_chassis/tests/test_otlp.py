@@ -174,6 +174,7 @@ def test_a_process_without_its_collector_ends_with_status_0_before_its_exporter_
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization: {SECRET}"),
         ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}\nx=1"),

@@ -12,10 +12,20 @@ from chassis.telemetry.propagation import W3C, Propagation, load_propagation
 _HEADER = re.compile(r"\s*[A-Za-z0-9_.-]+\s*=[\x20-\x7e]*")
 
 
+# The gRPC exporter takes `host:port`, too.
+_ENDPOINT = re.compile(r"https?://[^\s/]+(/\S*)?|[^\s/]+:[0-9]+")
+
+
 def _parse_headers(headers: str) -> SecretStr:
     if not all(_HEADER.fullmatch(header) for header in headers.split(",")):
         raise ValueError("must be name=value pairs of ASCII characters, separated by commas")
     return SecretStr(headers)
+
+
+def _parse_endpoint(endpoint: str) -> str:
+    if endpoint and not _ENDPOINT.fullmatch(endpoint):
+        raise ValueError("must be a URL, such as http://collector:4317")
+    return endpoint
 
 
 Headers = Annotated[SecretStr, Parse(_parse_headers)]
@@ -24,7 +34,7 @@ Headers = Annotated[SecretStr, Parse(_parse_headers)]
 class OtlpSettings(Settings):
     """Telemetry settings. The SDK's exporters and sampler read most of these variables themselves."""
 
-    otel_exporter_otlp_endpoint: str = ""
+    otel_exporter_otlp_endpoint: Annotated[str, Parse(_parse_endpoint)] = ""
     otel_exporter_otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
     otel_exporter_otlp_headers: Headers | None = None
     otel_exporter_otlp_traces_headers: Headers | None = None
