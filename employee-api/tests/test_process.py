@@ -175,7 +175,7 @@ async def test_add_user_adds_a_first_management_user_once(
 @pytest.mark.parametrize(
     ("role", "message"), [("\udcff", "role is invalid"), ("ceo", "Password must have at least 12 characters")]
 )
-def test_add_user_has_the_rules_of_enforced_authorization(add_user: pytest.MonkeyPatch, role: str, message: str) -> None:
+def test_add_user_has_the_rules_of_enforcement(add_user: pytest.MonkeyPatch, role: str, message: str) -> None:
     add_user.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"short\n")))
     add_user.setattr(sys, "argv", [*sys.argv, f"--role={role}"])
     with pytest.raises(SystemExit, match=f"^{message}$"):
