@@ -13,7 +13,7 @@ from chassis.rpc.wire import money_to_wire
 from chassis.sql import retention
 from chassis.values.orders import Address
 from checkout_service import outbox, queue_workers, recovery
-from checkout_service.domain import State, Transition
+from checkout_service.domain import State, Transition, charge_key
 from checkout_service.journal import sql
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import EMAIL, Entry, JournalUnavailable
@@ -163,18 +163,18 @@ class Backlog:
     async def charged(self, *entries: Entry) -> None:
         """Add orders that were charged and not shipped."""
         await asyncio.gather(*map(self.journal.insert, entries))
-        released = (self.journal.release(entry.claim, delay_seconds=-1, reason="") for entry in entries)
+        released = (self.journal.release(entry, delay_seconds=-1, reason="") for entry in entries)
         await asyncio.gather(*released)
         for entry in entries:
             amount = money_to_wire(entry.order.total)
-            self.peers.payment.ledger[entry.claim.charge_key] = "charged"
-            self.peers.payment.requests[entry.claim.charge_key] = payment_pb2.ChargeRequest(amount=amount)
+            self.peers.payment.ledger[charge_key(entry.order_id, 1)] = "charged"
+            self.peers.payment.requests[charge_key(entry.order_id, 1)] = payment_pb2.ChargeRequest(amount=amount)
 
     async def shipped(self, *entries: Entry) -> None:
         """Add orders that were shipped, with their outbox items, which are due at once."""
         transition = Transition(State.CHARGING, State.SHIPPED, "transaction", "track")
         await asyncio.gather(*map(self.journal.insert, entries))
-        await asyncio.gather(*(self.journal.update(entry.claim, transition) for entry in entries))
+        await asyncio.gather(*(self.journal.update(entry, transition) for entry in entries))
 
 
 def orders(count: int = BACKLOG, **changed: Any) -> list[Entry]:

@@ -21,7 +21,7 @@ from checkout_service import existing_orders, outbox, placing
 from checkout_service.domain import Transition
 from checkout_service.journal.sql import Journal
 from checkout_service.peers import internal_service
-from checkout_service.ports import Claim, Entry, JournalUnavailable
+from checkout_service.ports import Entry, JournalUnavailable
 from shop.cart_pb2 import CartItem
 from shop.order_pb2 import OrderItem, OrderResult
 from shop_internal import orders_pb2
@@ -85,11 +85,11 @@ def failures(peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> list[JournalU
     """Errors of the first updates of the journal, each of which begins after a removal from the cart."""
     update, errors = Journal.update, list[JournalUnavailable]()
 
-    async def update_after_the_removal(journal: Journal, claim: Claim, transition: Transition) -> bool:
+    async def update_after_the_removal(journal: Journal, held: Entry, transition: Transition) -> Entry | None:
         await until_called(peers.ordered_cart, "RemoveAllOrdered")
         if errors:
             raise errors.pop()
-        return await update(journal, claim, transition)
+        return await update(journal, held, transition)
 
     monkeypatch.setattr(Journal, "update", update_after_the_removal)
     return errors

@@ -157,8 +157,8 @@ class Transition:
 
     @property
     def begins_attempt(self) -> bool:
-        """Whether this starts the order's next attempt: true if it changes the state to CHARGING or not at all."""
-        return self.after in (State.CHARGING, self.before)
+        """Whether a worker starts the order's next attempt: it changes the state to CHARGING or not at all."""
+        return not self.step and self.after in (State.CHARGING, self.before)
 
 
 def order_id_of(scope: str) -> str:

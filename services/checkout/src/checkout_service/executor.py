@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from chassis.values.backoff import backoff_seconds
 from chassis.values.orders import Card
 from checkout_service import commands
 from checkout_service.commands import Command
-from checkout_service.domain import State, Transition
+from checkout_service.domain import State, Transition, charge_key, ship_key
 from checkout_service.failpoints import around
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
@@ -118,7 +118,7 @@ class Executor:
         if result is SagaResult.UNFINISHED:
             # Without the release, the next worker would have to wait until the lease expires.
             delay, reason, order_id = run.release_delay_seconds, run.last_reason, run.entry.order_id
-            releasing = self.journal.release(run.entry.claim, delay_seconds=delay, reason=reason)
+            releasing = self.journal.release(run.entry, delay_seconds=delay, reason=reason)
             await log_errors(releasing, "lease not released, it will expire", order_id=order_id)
         return result
 
@@ -159,18 +159,19 @@ class Executor:
                 return await self._call_peer(run.entry, run.card, command)
 
     def _call_peer(self, entry: Entry, card: Card | None, command: Command[Any]) -> Awaitable[Any]:
-        order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
+        order, attempt, fingerprint = entry.order, entry.attempt, entry.fingerprint
+        key = charge_key(order.order_id, attempt)
         match command:
             case commands.Charge(retry) if card is not None:
-                return self.payment.charge(claim.charge_key, order, card, fingerprint=fingerprint, retry=retry)
+                return self.payment.charge(key, order, card, fingerprint=fingerprint, retry=retry)
             case commands.Resolve():
-                return self.payment.resolve(claim.charge_key, order, fingerprint=fingerprint)
+                return self.payment.resolve(key, order, fingerprint=fingerprint)
             case commands.Void():
-                return self.payment.void(claim.charge_key)
+                return self.payment.void(key)
             case commands.Ship(charged_at, retry):
-                return self.shipping.ship(claim.ship_key, order, charged_at, retry=retry)
+                return self.shipping.ship(ship_key(order.order_id, attempt), order, charged_at, retry=retry)
             case commands.ResolveShipment(charged_at):
-                return self.shipping.resolve(claim.ship_key, charged_at)
+                return self.shipping.resolve(ship_key(order.order_id, attempt), charged_at)
         raise AssertionError(f"{command} is not possible in this run")
 
     async def _insert(self, run: Run) -> bool:
@@ -183,20 +184,20 @@ class Executor:
         return True
 
     async def _update(self, run: Run, transition: Transition) -> bool:
-        entry, after = run.entry, transition.after
+        entry = run.entry
         # The claim prevents a worker that was paused beyond its lease from overwriting its successor's updates.
-        if not await self.journal.update(entry.claim, transition):
+        updated = await self.journal.update(entry, transition)
+        if updated is None:
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
+        run.entry = updated
         if transition.begins_attempt:
-            run.entry = replace(entry, state=after, attempt=entry.attempt + 1, epoch=entry.epoch + 1)
             return True
-        run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
-        if run.entry.is_placed:
+        if updated.is_placed:
             # Count the order here, because the transition to SHIPPED succeeds only once per order.
             self.metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
-        self.metrics.record_change(entry.order_id, after, reason)
+        self.metrics.record_change(entry.order_id, updated.state, reason)
         return True
 
     async def _restore(self, run: Run) -> bool:

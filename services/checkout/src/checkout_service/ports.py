@@ -11,7 +11,7 @@ from chassis.values.money import Money
 from chassis.values.orders import Address, Card, Item
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
-from checkout_service.domain import PLACED, Cart, Order, Refusal, State, charge_key, ship_key
+from checkout_service.domain import PLACED, Cart, Order, Refusal, State, Transition
 
 # By default, the worker that serves the caller leases an order for this long. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0
@@ -32,32 +32,6 @@ class JournalUnavailable(Unavailable):
         super().__init__(message, retry_after_seconds=1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Identifies an order's worker and current attempt. The journal rejects updates with an outdated claim.
-
-    Attributes:
-        epoch: increases with each new worker or attempt. A journal that has lost commits may reuse an epoch.
-        owner: a random id that is never reused.
-    """
-
-    order_id: str
-    attempt: int
-    epoch: int
-    owner: str
-
-    @property
-    def charge_key(self) -> str:
-        return charge_key(self.order_id, self.attempt)
-
-    @property
-    def ship_key(self) -> str:
-        return ship_key(self.order_id, self.attempt)
-
-    def next_attempt(self) -> "Claim":
-        return replace(self, attempt=self.attempt + 1, epoch=self.epoch + 1)
-
-
 def new_owner() -> str:
     return secrets.token_hex(16)
 
@@ -66,10 +40,14 @@ def new_owner() -> str:
 class Entry:
     """An order as the journal stores it. The defaults describe a new order, held by its creator and not yet recorded.
 
+    The attempt, epoch and owner are the worker's claim: the journal rejects updates with an outdated claim.
+
     Attributes:
         scope: a hash of the method, the user and the idempotency key or cart etag; each scope has one order.
         fingerprint: identifies the request that started the order.
         traceparent: the context of the span in which the order was started; empty if that span was not sampled.
+        epoch: increases with each new worker or attempt. A journal that has lost commits may reuse an epoch.
+        owner: a random id that is never reused.
         leased: whether a worker currently has a lease on the order.
         failures: the number of failed recovery attempts since the state last changed.
         reason: why the order was refused or last failed; empty if neither applies.
@@ -110,10 +88,6 @@ class Entry:
         return Position(self.created_at, self.order_id)
 
     @property
-    def claim(self) -> Claim:
-        return Claim(self.order_id, self.attempt, self.epoch, self.owner)
-
-    @property
     def is_new(self) -> bool:
         """Whether this worker created the entry, as opposed to reading it from the journal."""
         return self.created_at == 0.0
@@ -122,6 +96,18 @@ class Entry:
     def is_placed(self) -> bool:
         """Whether the order was charged and shipped, so that its request can be answered."""
         return self.state in PLACED
+
+    def after(self, transition: Transition) -> "Entry":
+        """Return the order in its new state, under its new claim. An operator's decision ends the worker's claim."""
+        is_decision = bool(transition.step)  # a new epoch lets the history record the same decision twice
+        return replace(
+            self,
+            state=transition.after,
+            tracking_id=transition.tracking_id,
+            attempt=self.attempt + transition.begins_attempt,
+            epoch=self.epoch + (transition.begins_attempt or is_decision),
+            owner=new_owner() if is_decision else self.owner,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Jour
     decided = Transition(before, after, "", kept_id, decision, step=f"{verb}_{name}", detail=decision.message)
     has_ended = before is State.DONE and not (await journal.outbox_of([seen.order_id]))[seen.order_id]
     is_allowed = not has_ended and (ended_as or may_decide(before, decision))
-    recorded = is_allowed and await journal.update(seen.claim, decided)
+    recorded = is_allowed and await journal.update(seen, decided)
     entry = await journal.read(seen.order_id) or seen
     if recorded:
         executor.metrics.record_change(seen.order_id, after, decision.reason)

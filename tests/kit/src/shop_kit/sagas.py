@@ -125,10 +125,9 @@ class World:
         entry, can_tell = self.entry(), self.payment.has_ledger and self.shipping.has_manifest
         if not can_tell or entry is None or not may_decide(entry.state, decision):
             return
-        decided = domain.Transition(
-            entry.state, State.SETTLING, "", f"track-{entry.claim.ship_key}", decision, step="settling"
-        )
-        if now(self.journal.update(entry.claim, decided)):
+        tracking_id = f"track-{domain.ship_key(entry.order_id, entry.attempt)}"
+        decided = domain.Transition(entry.state, State.SETTLING, "", tracking_id, decision, step="settling")
+        if now(self.journal.update(entry, decided)):
             entry = self.entry()
             assert entry is not None
             self.decisions.append(decision)
@@ -202,4 +201,4 @@ class World:
             if task.run.entry.is_placed:
                 self.answers.add((task.run.entry.order, task.run.entry.tracking_id))  # the caller receives it
             if stop.value is SagaResult.UNFINISHED:
-                now(self.journal.release(task.run.entry.claim, delay_seconds=0, reason=""))
+                now(self.journal.release(task.run.entry, delay_seconds=0, reason=""))

@@ -12,7 +12,7 @@ from chassis.sql.database import Row
 from chassis.values.paging import MAX_SECONDS, is_time
 from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry
 
 log = structlog.get_logger()
 
@@ -38,14 +38,14 @@ _CONTENT = dict.fromkeys(("order_id", "user_id", "email", "cart_etag", "reason",
 _TYPES: Mapping[str, type] = _COLUMNS | _CONTENT | {"snapshot": bytes}
 
 
-def claim_to_row(claim: Claim) -> dict[str, Any]:
-    return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
+def claim_to_row(held: Entry) -> dict[str, Any]:
+    return {"order_id": held.order_id, "attempt": held.attempt, "epoch": held.epoch, "owner": held.owner}
 
 
 def new_order_to_row(new: Entry) -> dict[str, Any]:
     order, total = new.order, new.order.total
     return {
-        **claim_to_row(new.claim),
+        **claim_to_row(new),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,

@@ -21,7 +21,6 @@ from checkout_service.journal import rows, statements
 from checkout_service.ports import (
     LEASE_SECONDS,
     MAX_RETRY_DELAY_SECONDS,
-    Claim,
     Entry,
     JournalUnavailable,
     OutboxItem,
@@ -98,27 +97,26 @@ class Journal:
 
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING and lease it, or return the order that already has its scope or cart."""
-        claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write(
                 self._statement(statements.INSERT, **rows.new_order_to_row(new)),
-                self._events(claim, State.CHARGING, ("inserted", self._worker)),
+                self._events(new, ("inserted", self._worker)),
             )
             if inserted:
                 return None
-            holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
+            holder = await self.find(new.scope) or await self.find_of_cart(new.order.user_id, new.order.cart_generation)
             if holder is not None:
                 # The insert may have been retried after a lost connection, so the holder may be the new order itself.
-                return None if holder.claim == claim else holder
+                return None if rows.claim_to_row(holder) == rows.claim_to_row(new) else holder
             await self.check()
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
         """Lease a CHARGING order whose lease has expired. Return None if it has changed since `seen` was read."""
-        claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
+        held = replace(seen, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, **rows.claim_to_row(seen.claim), new_owner=claim.owner),
-            self._events(claim, State.CHARGING, ("taken_over", self._worker)),
+            self._statement(statements.TAKE_OVER, **rows.claim_to_row(seen), new_owner=held.owner),
+            self._events(held, ("taken_over", self._worker)),
         )
         return rows.first_entry(taken)
 
@@ -127,11 +125,11 @@ class Journal:
 
         Return None if the order has changed since `seen` was read, or if another order holds the cart.
         """
-        claim = replace(seen.claim.next_attempt(), owner=new.owner)
-        values = rows.new_order_to_row(new) | rows.claim_to_row(seen.claim)
+        held = replace(seen, state=State.CHARGING, attempt=seen.attempt + 1, epoch=seen.epoch + 1, owner=new.owner)
+        values = rows.new_order_to_row(new) | rows.claim_to_row(seen)
         reopened, _ = await self._database.write(
-            self._statement(statements.REOPEN, **values, new_owner=claim.owner),
-            self._events(claim, State.CHARGING, ("reopened", self._worker)),
+            self._statement(statements.REOPEN, **values, new_owner=held.owner),
+            self._events(held, ("reopened", self._worker)),
         )
         if not reopened:
             await self.check()
@@ -145,32 +143,31 @@ class Journal:
         """
         return rows.readable_entries(await self._claim(state, limit, statements.CLAIM_EVENTS, failed=failed))
 
-    async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the order's claim and state are unchanged. Return whether it was applied.
+    async def update(self, held: Entry, transition: Transition) -> Entry | None:
+        """Apply the transition if the order's claim and state are unchanged. Return the order, or None if they are not.
 
-        A change to SHIPPED also adds the outbox items. An operator's transition ends the current worker's claim.
+        A change to SHIPPED also adds the outbox items.
         """
-        after = transition.after
-        updated = claim.next_attempt() if transition.begins_attempt else claim
-        if transition.step:  # an operator's decision; a new epoch lets the history record the same decision twice
-            updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
-        new_claim = {f"new_{name}": value for name, value in rows.claim_to_row(updated).items()}
-        values = rows.claim_to_row(claim) | rows.transition_to_row(transition) | new_claim
-        batch = [self._statement(statements.UPDATE, **values), self._events(updated, after, *rows.steps_of(transition))]
+        updated, after = held.after(transition), transition.after
+        claim = rows.claim_to_row(updated)
+        new_claim = {f"new_{name}": value for name, value in claim.items()}
+        values = rows.claim_to_row(held) | rows.transition_to_row(transition) | new_claim
+        batch = [self._statement(statements.UPDATE, **values), self._events(updated, *rows.steps_of(transition))]
         if after is State.SHIPPED:
             lease: dict[str, Any] = {"state": after, "outbox_lease_seconds": OUTBOX_LEASE_SECONDS}
-            batch.append(self._statement(statements.FILL_OUTBOX, **rows.claim_to_row(updated), **lease))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim, **lease))
         elif transition.before in PLACED:
-            batch.append(self._statement(statements.DELETE_OUTBOX, **rows.claim_to_row(updated), state=after))
+            batch.append(self._statement(statements.DELETE_OUTBOX, **claim, state=after))
         if (await self._database.write(*batch))[0]:
-            return True
+            return updated
         # The update may have succeeded before the connection was lost. If so, the order has the new claim and state.
-        found = await self.read(claim.order_id)
-        return found is not None and found.claim == updated and found.state is after
+        found = await self.read(held.order_id)
+        is_updated = found is not None and rows.claim_to_row(found) == claim and found.state is after
+        return updated if is_updated else None
 
-    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
+    async def release(self, held: Entry, *, delay_seconds: float, reason: str) -> None:
         """End the lease after a delay, unless another worker has taken over the order."""
-        values = rows.claim_to_row(claim)
+        values = rows.claim_to_row(held)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
             self._statement(statements.RELEASE_EVENT, **values),
@@ -367,10 +364,10 @@ class Journal:
             return [order_id for item in alone for order_id in await self._set_done(item, *before)]
         return [row["order_id"] for row in done]
 
-    def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
+    def _events(self, held: Entry, *steps: tuple[str, str]) -> Statement:
         """Return the statement that adds steps to an order's history if the order has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, **rows.claim_to_row(claim), state=state)
+        return self._statement(statements.EVENTS, items, **rows.claim_to_row(held), state=held.state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Sequence[Row]:
         return await self._database.read(*self._statement(text, items, **values))
