@@ -68,6 +68,10 @@ def _newest(condition: str) -> str:
     return f"SELECT {_ENTRY} FROM orders WHERE {condition} ORDER BY created_at DESC, order_id DESC LIMIT :limit"
 
 
+def _oldest(condition: str) -> str:
+    return f"SELECT {_ENTRY} FROM orders WHERE {condition} ORDER BY created_at, order_id LIMIT :limit"
+
+
 FIND = f"SELECT {_ENTRY} FROM orders WHERE scope = :scope"
 
 FIND_OF_CART = f"SELECT {_ENTRY} FROM orders WHERE user_id = :user_id AND {_SAME_CART} AND {_LIVE_CART}"
@@ -96,10 +100,11 @@ EVENTS = _events(
     detail="value->>'detail'",
 )
 
+_NEW_OWNER = "epoch = epoch + 1, owner = :new_owner, worker = :worker"
+_NEW_LEASE = f"{_NEW_OWNER}, lease_until = {NOW} + :lease_seconds, updated_at = {NOW}"
+
 TAKE_OVER = f"""
-    UPDATE orders SET
-        epoch = epoch + 1, owner = :new_owner, worker = :worker, lease_until = {NOW} + :lease_seconds,
-        updated_at = {NOW}
+    UPDATE orders SET {_NEW_LEASE}
     WHERE {_HELD} AND state = 'CHARGING' AND NOT {_LEASED} AND {_KNOWN}
     RETURNING {_ENTRY}
 """
@@ -107,8 +112,7 @@ TAKE_OVER = f"""
 # NOT EXISTS avoids violating the unique index: on SQLite, a violation would roll back the transaction's other orders.
 REOPEN = f"""
     UPDATE orders SET
-        state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
-        lease_until = {NOW} + :lease_seconds, updated_at = {NOW}, failures = 0, reason = '', refusal = '',
+        {_NEW_LEASE}, state = 'CHARGING', attempt = attempt + 1, failures = 0, reason = '', refusal = '',
         fingerprint = :fingerprint, email = :email, cart_etag = :cart_etag, currency_code = :currency_code,
         total_units = :total_units, total_nanos = :total_nanos, traceparent = :traceparent, snapshot = :snapshot
     WHERE {_HELD} AND state IN ('ABANDONED', 'DECLINED', 'VOIDED') AND NOT EXISTS (
@@ -149,7 +153,7 @@ def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: s
                 ORDER BY {time} LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
             )
             UPDATE {table} SET
-                {owner} failures = failures + 1,
+                {owner}failures = failures + 1,
                 {time} = {NOW} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
             WHERE ({key}) IN (SELECT {key} FROM due)
             RETURNING {columns}
@@ -157,12 +161,16 @@ def _queue(table: str, key: str, time: str, rows: str, columns: str, *, owner: s
     )
 
 
-_NEW_OWNER = "epoch = epoch + 1, owner = :new_owner, worker = :worker,"
 _TRIES = ((False, "failures = 0"), (True, "failures > 0"))
 # Maps (order state or item kind, whether the rows have failed before) to the queue.
 QUEUES: dict[tuple[str, bool], Queue] = {
     (state, failed): _queue(
-        "orders", "order_id", "lease_until", f"{_OPEN} AND state = '{state}' AND {tries}", _ENTRY, owner=_NEW_OWNER
+        "orders",
+        "order_id",
+        "lease_until",
+        f"{_OPEN} AND state = '{state}' AND {tries}",
+        _ENTRY,
+        owner=f"{_NEW_OWNER}, ",
     )
     for state in OPEN
     for failed, tries in _TRIES
@@ -330,21 +338,13 @@ LIST_DONE = _newest("state = 'DONE'")
 # Uses the index on carts, which begins with the user id: a separate index on users would cost a write per order.
 LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
-LIST_STUCK = f"""
-    SELECT {_ENTRY} FROM orders
-    WHERE {_ACTIVE} AND state IN (SELECT value->>'state' FROM json_each(:items)) AND {_STUCK}
-    ORDER BY created_at, order_id LIMIT :limit
-"""
+LIST_STUCK = _oldest(f"{_ACTIVE} AND state IN (SELECT value->>'state' FROM json_each(:items)) AND {_STUCK}")
 
 LIST_DEAD = "SELECT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY kind"
 
-LIST_DONE_AMONG = f"""
-    SELECT {_ENTRY} FROM orders WHERE {_LISTED} AND state = 'DONE' ORDER BY created_at, order_id LIMIT :limit
-"""
+LIST_DONE_AMONG = _oldest(f"{_LISTED} AND state = 'DONE'")
 
-SCAN = f"""
-    SELECT {_ENTRY} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
-"""
+SCAN = _oldest("(created_at, order_id) > (:at, :key)")
 
 SETTLEMENTS = f"""
     SELECT order_id, step FROM order_events WHERE {_LISTED} AND step LIKE 'settled%' ORDER BY at, epoch
