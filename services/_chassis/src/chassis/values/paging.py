@@ -11,7 +11,7 @@ MAX_SECONDS = 253_402_300_799  # the end of the year 9999, the latest time that 
 _MAX_TOKEN_LENGTH = 512
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A position in a list that is ordered by time and key: right after any entry with this time and key."""
 

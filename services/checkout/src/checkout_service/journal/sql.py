@@ -1,17 +1,16 @@
 """The journal, which stores orders in PostgreSQL or SQLite."""
 
-import asyncio
-import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import structlog
 
-from chassis.background import shared_result
+from chassis.cache import TtlCache
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
@@ -73,7 +72,8 @@ class Journal:
         self._worker = worker
         self._protocol = protocol
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
-        self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
+        # Keeps nothing: it lets the claims of several workers share a read.
+        self._due_queues = TtlCache(self._read_due_queues, ttl_seconds=0.0)
         self._constants = {
             "worker": worker,
             "protocol": protocol,
@@ -259,13 +259,12 @@ class Journal:
             if State.DONE in chosen and (dead := await self._report(statements.LIST_DEAD)):
                 ids = [{"order_id": row["order_id"]} for row in dead]
                 listed += await self._list(statements.LIST_DONE_AMONG, ids, limit=limit)
-            return sorted(listed, key=_age)[:limit]
+            return sorted(listed, key=attrgetter("position"))[:limit]
         if not states:
             return await self._list(statements.LIST, limit=limit)
         # Run one query per state, so that no query reads rows that it does not return.
-        found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
-        newest = heapq.merge(*(map(rows.entry_from_row, of_state) for of_state in found), key=_age, reverse=True)
-        return list(islice(newest, limit))
+        of_states = [await self._list(_list_of(state), state=state, limit=limit) for state in set(states)]
+        return sorted(chain(*of_states), key=attrgetter("position"), reverse=True)[:limit]
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders created after a position, oldest first."""
@@ -322,7 +321,8 @@ class Journal:
 
     async def _claim(self, name: str, limit: int, *then: str, failed: bool) -> Sequence[Row]:
         """Claim and return up to `limit` due rows of a queue. Run the `then` statements in the same transaction."""
-        if (name, failed) not in await self._due_queues():
+        (due,) = await self._due_queues.get(None)
+        if (name, failed) not in due:
             return []
         queue = statements.QUEUES[name, failed]
         with suppress(JournalUnavailable):  # if invalid due times can't be corrected, other rows can still be claimed
@@ -336,17 +336,8 @@ class Journal:
 
         return await self._heads[name, failed].take(claim, limit)
 
-    async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the queues with due work, as pairs (order state or item kind, whether the work has failed before).
-
-        Concurrent calls share one read that starts after all of them, so no call gets an outdated result.
-        """
-        if self._reading_due is None:
-            self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
-        return await shared_result(self._reading_due)
-
-    async def _read_due_queues(self) -> set[tuple[str, bool]]:
-        self._reading_due = None
+    async def _read_due_queues(self, _key: None) -> set[tuple[str, bool]]:
+        """Return the queues with due work, as pairs (order state or item kind, whether the work has failed before)."""
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
@@ -380,10 +371,6 @@ class Journal:
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         return text, values | self._constants | ({} if items is None else {"items": listed(items)})
-
-
-def _age(entry: Entry) -> tuple[float, str]:
-    return entry.created_at, entry.order_id
 
 
 def _list_of(state: State) -> str:
