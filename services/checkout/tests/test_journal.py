@@ -17,7 +17,7 @@ from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal
 from checkout_service.journal import statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import Journal
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, JournalUnavailable, OutboxItem, Sent, Statistics
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, JournalUnavailable, OutboxItem, Statistics
 from shop_kit.databases import execute
 from shop_kit.orders import new_order
 
@@ -82,9 +82,13 @@ async def shipped(journal: Journal, new: Entry) -> str:
     return new.order_id
 
 
+def item_of(order_id: str, kind: str, failures: int = 0) -> OutboxItem:
+    return OutboxItem(kind, new_order(order_id=order_id), failures)
+
+
 async def done(journal: Journal, new: Entry) -> str:
     order_id = await shipped(journal, new)
-    assert await journal.complete([Sent(order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [order_id]
+    assert await journal.complete([item_of(order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [order_id]
     return order_id
 
 
@@ -213,8 +217,7 @@ async def test_a_released_order_is_not_claimed_before_its_delay(journal: Journal
     new = await inserted(journal, new_order())
     await journal.release(new, delay_seconds=60, reason="PEER_DOWN")
     assert await claim_orders(journal) == []
-    entry = existing(await journal.find("scope"))
-    assert entry.reason == "PEER_DOWN"
+    assert existing(await journal.find("scope")).reason == "PEER_DOWN"
 
 
 @pytest.mark.parametrize("state", sorted(RELEASED_CART))
@@ -290,7 +293,7 @@ async def test_a_completion_waits_for_a_concurrent_one_of_the_same_order(postgre
             # The other replica has completed the cart, and has not committed yet.
             await other.execute("SELECT 1 FROM orders WHERE order_id = %s FOR UPDATE", (order_id,))
             await other.execute("DELETE FROM outbox WHERE kind = 'empty_cart'")
-            settling = asyncio.create_task(journal.complete([Sent(order_id, EMAIL)]))
+            settling = asyncio.create_task(journal.complete([item_of(order_id, EMAIL)]))
             await until_blocked(settling, other)
             await other.commit()
         assert await settling == [order_id]
@@ -299,7 +302,7 @@ async def test_a_completion_waits_for_a_concurrent_one_of_the_same_order(postgre
 async def test_two_replicas_at_once_complete_each_order_once(postgres_url: str) -> None:
     async with open_journal(postgres_url, worker="one") as one, open_journal(postgres_url, worker="two") as two:
         order_ids = [await shipped(one, new_order(f"scope-{number}")) for number in range(10)]
-        sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        sent = [item_of(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         parts = [(journal, sent[start::3][::step]) for journal in (one, two) for start in range(3) for step in (1, -1)]
         done = await asyncio.gather(*(journal.complete(part) for journal, part in parts))
         assert sorted(order_id for each in done for order_id in each) == sorted(order_ids)
@@ -327,7 +330,7 @@ async def test_sqlite_asks_for_the_time_once_a_statement(sqlite_url: str, monkey
     monkeypatch.setattr(time, "time", now)
     async with open_journal(sqlite_url, worker="one") as journal:
         order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
-        sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        sent = [item_of(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         calls.clear()
         assert sorted(await journal.complete(sent)) == sorted(order_ids)
         assert len(calls) == len([statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS])
@@ -339,7 +342,7 @@ async def test_orders_that_the_database_rejects_do_not_keep_others_from_being_do
         condition = f"NEW.state = 'DONE' AND NEW.order_id = '{order_ids[0]}'"
         body = f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'no'); END"
         await asyncio.to_thread(execute, sqlite_url, f"CREATE TRIGGER refuse BEFORE UPDATE ON orders {body}")
-        sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        sent = [item_of(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         assert await journal.complete(sent) == order_ids[1:]
 
 
@@ -396,7 +399,7 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
     move_clock(60)
     assert [item.kind for item in await claim_items(journal)] == [EMPTY_CART]
     assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: True, EMPTY_CART: False}}
-    assert await journal.complete([Sent(order_id, EMPTY_CART, 1)]) == []
+    assert await journal.complete([item_of(order_id, EMPTY_CART, 1)]) == []
     assert existing(await journal.read(order_id)).state is State.SHIPPED
     assert await journal.requeue(order_id) == [EMAIL]
     assert [(item.kind, item.failures) for item in await claim_items(journal)] == [(EMAIL, 1)]
@@ -409,19 +412,19 @@ async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_ne
 
 async def test_a_completion_does_not_delete_a_confirmation_that_is_to_be_sent_again(journal: Journal) -> None:
     order_id = await shipped(journal, new_order())
-    sent = [Sent(order_id, EMAIL), Sent(order_id, EMPTY_CART)]
+    sent = [item_of(order_id, EMAIL), item_of(order_id, EMPTY_CART)]
     for _ in range(7):
         await journal.requeue(order_id, confirm_again=True)
         assert await journal.complete(sent) == []
         (item,) = await claim_items(journal)
-        sent = [Sent(order_id, EMAIL, item.failures)]
+        sent = [item_of(order_id, EMAIL, item.failures)]
     assert await journal.complete(sent) == [order_id]
 
 
 async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in_order(journal: Journal) -> None:
     order_id = await shipped(journal, new_order())
-    assert await journal.complete([Sent(order_id, EMAIL)]) == []
-    assert await journal.complete([Sent(order_id, EMPTY_CART)]) == [order_id]
+    assert await journal.complete([item_of(order_id, EMAIL)]) == []
+    assert await journal.complete([item_of(order_id, EMPTY_CART)]) == [order_id]
     history = await journal.history(order_id)
     steps = ["inserted", "charged", "shipped", "email_queued", "cart_emptied", "done"]
     assert [event["step"] for event in history] == steps
@@ -594,9 +597,9 @@ async def test_the_oldest_notification_is_as_old_as_its_shipped_order(move_clock
         order_ids.append(await shipped(journal, new_order(str(number))))
         move_clock(1000)
     assert 3000 <= (await journal.statistics()).oldest_item_seconds < 3500
-    await journal.complete([Sent(order_ids[0], kind) for kind in (EMAIL, EMPTY_CART)])
+    await journal.complete([item_of(order_ids[0], kind) for kind in (EMAIL, EMPTY_CART)])
     assert 2000 <= (await journal.statistics()).oldest_item_seconds < 2500
-    await journal.complete([Sent(order_ids[1], EMPTY_CART)])
+    await journal.complete([item_of(order_ids[1], EMPTY_CART)])
     await journal.set_dead(order_ids[1], EMAIL, reason="NO_SUCH_HOST")
     (item,) = await journal.claim_outbox(EMAIL, 1, failed=False)
     await journal.postpone(item, delay_seconds=60, reason="DOWN")

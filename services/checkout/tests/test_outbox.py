@@ -26,7 +26,7 @@ from checkout_service.peers import carts, internal_service
 from checkout_service.peers.batches import Batches
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.peers.confirmations import EmailClient
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Sender, Sent
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, OutboxItem, Sender
 from checkout_service.queue_workers import PollTimer
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedResponse
 from shop_kit.checkouts import peer_addresses
@@ -229,9 +229,9 @@ async def test_a_hanging_completion_does_not_block_the_next(journal: Journal, mo
     monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_SECONDS", 0.01)
     monkeypatch.setattr(checkout_service.outbox, "_COMPLETE_WITHIN_SECONDS", 0.05)
     outbox = outbox_of(journal)
-    calls: list[Collection[Sent]] = []
+    calls: list[Collection[OutboxItem]] = []
 
-    async def complete(sent: Collection[Sent]) -> list[str]:
+    async def complete(sent: Collection[OutboxItem]) -> list[str]:
         calls.append(sent)
         if len(calls) == 1:
             await asyncio.Event().wait()

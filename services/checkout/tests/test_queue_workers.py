@@ -97,7 +97,7 @@ class Queue:
 
 
 @asynccontextmanager
-async def working(queue: Queue, work: Callable[[int], Awaitable[bool]]) -> AsyncIterator[None]:
+async def working(queue: Queue, work: Callable[[int, CircuitBreaker], Awaitable[bool]]) -> AsyncIterator[None]:
     """Run a worker of the queue until the context ends."""
     worker = asyncio.create_task(QueueWorker(PollTimer(), CircuitBreaker("peer"), queue.claim, work).run())
     yield
@@ -107,7 +107,7 @@ async def working(queue: Queue, work: Callable[[int], Awaitable[bool]]) -> Async
 async def test_a_worker_works_on_a_limited_number_of_items() -> None:
     in_progress, most, queue = 0, 0, Queue(100)
 
-    async def work(_item: int) -> bool:
+    async def work(_item: int, _circuit: CircuitBreaker) -> bool:
         nonlocal in_progress, most
         in_progress += 1
         most = max(most, in_progress)
@@ -128,7 +128,7 @@ async def test_a_worker_continues_after_claims_that_fail_and_work_that_fails_or_
     monkeypatch.setattr(queue_workers, "_FAILURES_TO_OPEN", 1000)
     queue = Queue(3 * queue_workers.CONCURRENCY, JournalUnavailable("down"), ValueError("a defect"))
 
-    async def work(_item: int) -> bool:
+    async def work(_item: int, _circuit: CircuitBreaker) -> bool:
         if error is not None:
             raise error
         return await asyncio.Event().wait()
@@ -163,8 +163,7 @@ class Backlog:
     async def charged(self, *entries: Entry) -> None:
         """Add orders that were charged and not shipped."""
         await asyncio.gather(*map(self.journal.insert, entries))
-        released = (self.journal.release(entry, delay_seconds=-1, reason="") for entry in entries)
-        await asyncio.gather(*released)
+        await asyncio.gather(*(self.journal.release(entry, delay_seconds=-1, reason="") for entry in entries))
         for entry in entries:
             amount = money_to_wire(entry.order.total)
             self.peers.payment.ledger[charge_key(entry.order_id, 1)] = "charged"

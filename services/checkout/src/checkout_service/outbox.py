@@ -21,7 +21,7 @@ from checkout_service.failpoints import CART_EMPTIED, COMPLETE, EMAIL_SENT
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
-from checkout_service.ports import EMAIL, EMPTY_CART, OUTBOX_KINDS, Entry, JournalUnavailable, OutboxItem, Sender, Sent
+from checkout_service.ports import EMAIL, EMPTY_CART, OUTBOX_KINDS, Entry, JournalUnavailable, OutboxItem, Sender
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
 
 log = structlog.get_logger()
@@ -64,13 +64,12 @@ class Outbox:
     metrics: OrderMetrics
     telemetry: Telemetry
     failpoints: Failpoints
-    _sent: deque[Sent] = field(default_factory=deque, init=False)
+    _sent: deque[OutboxItem] = field(default_factory=deque, init=False)
     _has_sent: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
-    _circuits: dict[str, dict[bool, CircuitBreaker]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._circuits = {kind: circuits_of(kind) for kind in OUTBOX_KINDS}
+    _circuits: dict[str, dict[bool, CircuitBreaker]] = field(
+        default_factory=lambda: {kind: circuits_of(kind) for kind in OUTBOX_KINDS}, init=False
+    )
 
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start removing a shipped order's items from its cart. `send_now` waits for the returned future."""
@@ -84,11 +83,11 @@ class Outbox:
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
         """Start sending the confirmation, and wait until the cart is updated. Items that fail stay in the outbox."""
         # Don't make the caller wait for the confirmation: it stays in the outbox until it is sent.
-        confirmation = self.senders[EMAIL](entry)
-        sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
+        confirmation, item = self.senders[EMAIL](entry), OutboxItem(EMAIL, entry)
+        sending = asyncio.create_task(self._try_once(item, confirmation, SEND_EMAIL_SECONDS))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
-        await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
+        await self._try_once(OutboxItem(EMPTY_CART, entry), removal, SEND_NOW_SECONDS)
 
     async def run(self) -> None:
         """Send due items and complete sent items, until cancelled."""
@@ -131,11 +130,12 @@ class Outbox:
             # Give up on a transaction that hangs, so that it doesn't block later ones. Its items will be sent again.
             await log_errors(self.complete(), _NOT_COMPLETED, within_seconds=_COMPLETE_WITHIN_SECONDS)
 
-    async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
+    async def _try_once(self, item: OutboxItem, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If that fails, keep it in the outbox."""
+        kind, order_id = item.kind, item.order_id
         try:
             async with asyncio.timeout(within_seconds):
-                await self._finish(kind, order_id, sending)
+                await self._finish(item, sending)
         except TimeoutError:
             log.warning("left in the outbox", order_id=order_id, kind=kind, reason="TIMEOUT")
         except DomainError as error:
@@ -147,32 +147,30 @@ class Outbox:
         else:
             self._circuits[kind][False].record_success()
 
-    async def _send_or_postpone(self, item: OutboxItem) -> bool:
+    async def _send_or_postpone(self, item: OutboxItem, circuit: CircuitBreaker) -> bool:
         """Send a claimed item, or postpone the item if sending fails. Return whether its peer appears to be up."""
-        order_id = item.entry.order_id
         # Check this before sending, because the item may crash every worker that tries to send it.
         if item.failures > MAX_FAILURES:
-            await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
+            await self._set_dead(item, "TOO_MANY_FAILURES")
             return True
         try:
             await self._send_later(item)
         except JournalUnavailable:
             raise
         except DomainError as error:
-            circuit = self._circuits[item.kind][item.failures > 1]
             # Don't count failures during an outage, so that outages create no dead letters, however long they last.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
-            log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
-            counted = replace(item, failures=failures)
-            await self.journal.postpone(counted, delay_seconds=delay, reason=error.reason)
+            order_id, reason = item.order_id, error.reason
+            log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=reason, seconds=delay)
+            await self.journal.postpone(replace(item, failures=failures), delay_seconds=delay, reason=reason)
             return False
         return True
 
     async def _send_later(self, item: OutboxItem) -> None:
         """Send a claimed item in a new trace that links to the order's trace."""
         attributes: dict[str, str | int] = {
-            semconv.ORDER_ID: item.entry.order_id,
+            semconv.ORDER_ID: item.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
@@ -186,13 +184,13 @@ class Outbox:
             set_status_on_exception=False,
         ) as span:
             try:
-                await self._finish(item.kind, item.entry.order_id, self.senders[item.kind](item.entry), item.failures)
+                await self._finish(item, self.senders[item.kind](item.entry))
             except DomainError as error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
 
-    async def _finish(self, kind: str, order_id: str, sending: Awaitable[None], failures: int = 0) -> None:
+    async def _finish(self, item: OutboxItem, sending: Awaitable[None]) -> None:
         """Wait until an item is sent. If the peer refuses it permanently, make it a dead letter. Raise other errors."""
         try:
             await sending
@@ -200,12 +198,12 @@ class Outbox:
             raise
         except REFUSALS as error:
             if error.reason != _ACCEPTED_BEFORE:
-                await self._set_dead(order_id, kind, error.reason)
+                await self._set_dead(item, error.reason)
                 return
-        await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
-        self._sent.append(Sent(order_id, kind, failures))
+        await self.failpoints.reach(EMAIL_SENT if item.kind == EMAIL else CART_EMPTIED)
+        self._sent.append(item)
         self._has_sent.set()
 
-    async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
-        log.error("dead letter", order_id=order_id, kind=kind, reason=reason)
-        await self.journal.set_dead(order_id, kind, reason=reason)
+    async def _set_dead(self, item: OutboxItem, reason: str) -> None:
+        log.error("dead letter", order_id=item.order_id, kind=item.kind, reason=reason)
+        await self.journal.set_dead(item.order_id, item.kind, reason=reason)

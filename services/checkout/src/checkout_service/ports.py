@@ -111,21 +111,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """An outbox item that was sent when the journal had counted this many failures."""
+class OutboxItem:
+    """An outbox item. `failures` is the journal's count, which includes the try of a worker that has claimed it."""
 
-    order_id: str
     kind: str
+    entry: Entry
     failures: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class OutboxItem:
-    """An outbox item that is due. `failures` already counts the try that is about to start."""
-
-    kind: str
-    failures: int
-    entry: Entry
+    @property
+    def order_id(self) -> str:
+        return self.entry.order_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,14 +109,14 @@ class PollTimer:
 class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on up to CONCURRENCY at a time, pausing only when no more items are due.
 
-    `claim` returns due items, up to a limit, or raises JournalUnavailable. `work` handles one item and returns whether
-    the item's peer is up, or None if that is unknown.
+    `claim` returns due items, up to a limit, or raises JournalUnavailable. `work` handles one item, given the queue's
+    circuit, and returns whether the item's peer is up, or None if that is unknown.
     """
 
     poll_timer: PollTimer
     circuit: CircuitBreaker
     claim: Callable[[int], Awaitable[Sequence[ItemT]]]
-    work: Callable[[ItemT], Awaitable[bool | None]]
+    work: Callable[[ItemT, CircuitBreaker], Awaitable[bool | None]]
     _in_progress: int = field(default=0, init=False)
     _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -151,7 +151,7 @@ class QueueWorker(Generic[ItemT]):
         try:
             # Without a timeout, items that hang would eventually occupy all slots.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
-                worked = await self.work(item)
+                worked = await self.work(item, self.circuit)
             if worked:
                 self.circuit.record_success()
             elif worked is False:
@@ -171,7 +171,7 @@ def workers(
     poll_timer: PollTimer,
     circuits: Mapping[Any, Mapping[bool, CircuitBreaker]],
     claim: Callable[..., Awaitable[Sequence[ItemT]]],
-    work: Callable[[ItemT], Awaitable[bool | None]],
+    work: Callable[[ItemT, CircuitBreaker], Awaitable[bool | None]],
 ) -> list[QueueWorker[ItemT]]:
     """Return two workers for each queue: one for new items and one for items that have failed before."""
     return [

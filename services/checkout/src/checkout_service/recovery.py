@@ -1,7 +1,7 @@
 """Finishes orders whose workers have crashed, hung or given up. Every replica runs recovery."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 from opentelemetry.context import Context
@@ -41,9 +41,6 @@ class Recovery:
     metrics: OrderMetrics
     telemetry: Telemetry
     failpoints: Failpoints
-    _circuits: dict[State, dict[bool, CircuitBreaker]] = field(
-        default_factory=lambda: {state: circuits_of(f"recovery of {state.value}") for state in OPEN}, init=False
-    )
 
     async def run(self) -> None:
         """Recover orders until cancelled."""
@@ -52,7 +49,8 @@ class Recovery:
             tasks.create_task(statistics, name="statistics")
             sweeping = repeat(self._complete_leftover, _SWEEP_SECONDS, "leftover orders cannot be completed")
             tasks.create_task(sweeping, name="complete leftover orders")
-            for worker in workers(self.poll_timer, self._circuits, self.journal.claim_expired, self._recover):
+            circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
+            for worker in workers(self.poll_timer, circuits, self.journal.claim_expired, self._recover):
                 tasks.create_task(worker.run())
 
     async def _update_statistics(self) -> None:
@@ -62,10 +60,9 @@ class Recovery:
         for order_id in await self.journal.complete_leftover():
             self.metrics.record_change(order_id, State.DONE)
 
-    async def _recover(self, entry: Entry) -> bool | None:
+    async def _recover(self, entry: Entry, circuit: CircuitBreaker) -> bool | None:
         """Continue an order. Return whether it was finished, or None if another worker has taken over the order."""
         # While the circuit is open, don't lengthen the order's retry delay: the circuit breaker already limits retries.
-        circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
         # Start a new trace: the order's own trace ended when its worker stopped.
         links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}

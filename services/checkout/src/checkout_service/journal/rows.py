@@ -12,7 +12,7 @@ from chassis.sql.database import Row
 from chassis.values.paging import MAX_SECONDS, is_time
 from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, OutboxItem
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ _STEPS = {
     State.SETTLING: "next_attempt",
 }
 
-SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
+_SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
 # Columns that are copied to an entry unchanged.
 _TEXTS = ("scope", "fingerprint", "owner", "transaction_id", "tracking_id", "traceparent")
@@ -71,6 +71,12 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
         "refusal": orjson.dumps(asdict(refusal) | pending).decode() if refusal else "",
         "reason": refusal.reason if refusal else transition.step.upper(),
     }
+
+
+def item_to_row(item: OutboxItem) -> dict[str, Any]:
+    """Return an item's row, with the step that sending it adds to the order's history."""
+    step = _SENT_STEPS[item.kind]
+    return {"order_id": item.order_id, "kind": item.kind, "failures": item.failures, "step": step}
 
 
 def entry_from_row(row: Row) -> Entry:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -23,7 +23,6 @@ from checkout_service.ports import (
     Entry,
     JournalUnavailable,
     OutboxItem,
-    Sent,
     Statistics,
     new_owner,
 )
@@ -186,14 +185,14 @@ class Journal:
         found = rows.readable_entries(await self._read(statements.READ_MANY, items))
         entries = {entry.order_id: entry for entry in found}
         return [
-            OutboxItem(row["kind"], row["failures"], entry)
+            OutboxItem(row["kind"], entry, row["failures"])
             for row in claimed
             if (entry := entries.get(row["order_id"])) is not None
         ]
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
         """Make an outbox item due after a delay, and store its number of failures."""
-        values: dict[str, Any] = {"order_id": item.entry.order_id, "kind": item.kind, "failures": item.failures}
+        values = rows.item_to_row(item)
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
 
@@ -217,10 +216,9 @@ class Journal:
         )
         return sorted(row["kind"] for row in requeued)
 
-    async def complete(self, sent: Collection[Sent]) -> list[str]:
+    async def complete(self, sent: Collection[OutboxItem]) -> list[str]:
         """Delete sent outbox items unless claimed or requeued since. Return the ids of the orders that are now DONE."""
-        items = [asdict(item) | {"step": rows.SENT_STEPS[item.kind]} for item in sent]
-        return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
+        return await self._set_done([*map(rows.item_to_row, sent)], statements.DELETE_SENT, statements.SENT_EVENTS)
 
     async def complete_leftover(self) -> list[str]:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
