@@ -50,8 +50,8 @@ NOT_SENT = replace(FINISHED, confirmations=(replace(CONFIRMATION, failed=True),)
 
 
 def kinds(records: OrderRecords, due_before: float = NOW, complete_since: CompleteSince | None = None) -> list[Kind]:
-    found = find_mismatches(records, due_before, complete_since or {}, now=NOW)
-    return [mismatch.kind for mismatch in found]
+    found = find_mismatches(records, complete_since or {})
+    return [mismatch.kind for mismatch in found if mismatch.is_due(due_before, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_some_mismatches_are_found_however_old_their_order_is(kind: Kind, record
 
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
-    (mismatch,) = find_mismatches(records, due_before=NOW, complete_since={})
+    (mismatch,) = find_mismatches(records, complete_since={})
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)
 
 

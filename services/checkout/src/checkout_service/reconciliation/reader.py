@@ -130,12 +130,12 @@ class Reader:
             for records in batch:
                 found.add(records)
                 opened = earlier.get(records.order_id, {})
-                current = [*find_mismatches(records, due_before, complete_since, known=opened, now=now)]
-                mismatches += [new for new in current if new.kind not in opened or not opened[new.kind].accepted]
+                current = [*find_mismatches(records, complete_since, known=opened)]
+                due = [one for one in current if one.is_due(due_before, now)]
+                mismatches += [one for one in due if one.kind not in opened or not opened[one.kind].accepted]
                 unread = frozenset() if found.mails_are_read else MAIL_KINDS
                 # Whether a mismatch is due or not, its records don't agree.
-                kinds = {one.kind for one in find_mismatches(records, math.inf, complete_since, known=opened)}
-                found.agreed += _agreed(opened, records, unread | kinds)
+                found.agreed += _agreed(opened, records, unread | {one.kind for one in current})
             # Drop mismatches of orders that have since changed: some records may have been read before the change.
             again, _ = await self.find({mismatch.order_id for mismatch in mismatches})
             found.mismatches += [one for one in mismatches if again[one.order_id] == orders[one.order_id]]

@@ -1,10 +1,9 @@
 """Compares an order's records in checkout, payment, shipping and email, according to the tables EXPECTED and KINDS."""
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum, auto
-from typing import TypeAlias
+from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from chassis.values.money import Money
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, PLACED, RELEASED_CART, State, charge_key
@@ -33,33 +32,27 @@ class Kind(StrEnum):
     UNREADABLE = "UNREADABLE"
 
 
-class Expected(Enum):
-    """How many records of an order a store (payment, shipping or email) should have."""
+Expected: TypeAlias = Literal["one", "none", "any", "paired"]
+"""How many records of an order a store (payment, shipping or email) should have.
 
-    ONE = auto()
-    NONE = auto()
-    ANY = auto()
-    PAIRED = auto()
-    """One if the partner record exists: a charge needs a shipment and vice versa; a shipment needs a confirmation."""
-
-
-_ONE, _NONE, _ANY, _PAIRED = Expected
+`paired` is one if the partner record exists: a charge needs a shipment and vice versa; a shipment needs a confirmation.
+"""
 
 UNKNOWN, DISMISSED_PLACED = "UNKNOWN", "DISMISSED_PLACED"
 
 EXPECTED: Mapping[str, tuple[Expected, Expected, Expected]] = {
     # order state or operator's decision: (expected charges, shipments, confirmations)
-    **dict.fromkeys(PLACED, (_ONE, _ONE, _ONE)),
-    **dict.fromkeys(OPEN, (_PAIRED, _PAIRED, _ANY)),
-    **dict.fromkeys(RELEASED_CART, (_NONE, _NONE, _NONE)),
-    State.NEEDS_REFUND: (_ONE, _NONE, _ANY),
-    State.NEEDS_REVIEW: (_ONE, _ANY, _ANY),
-    State.SETTLED: (_ANY, _ANY, _ANY),
-    "settled_refunded": (_NONE, _NONE, _ANY),
-    "settled_shipped": (_ONE, _ANY, _ONE),
-    "settled_dismissed": (_ANY, _ANY, _ANY),
-    DISMISSED_PLACED: (_ONE, _ANY, _ANY),  # it may have been settled as shipped before
-    UNKNOWN: (_PAIRED, _PAIRED, _PAIRED),
+    **dict.fromkeys(PLACED, ("one", "one", "one")),
+    **dict.fromkeys(OPEN, ("paired", "paired", "any")),
+    **dict.fromkeys(RELEASED_CART, ("none", "none", "none")),
+    State.NEEDS_REFUND: ("one", "none", "any"),
+    State.NEEDS_REVIEW: ("one", "any", "any"),
+    State.SETTLED: ("any", "any", "any"),
+    "settled_refunded": ("none", "none", "any"),
+    "settled_shipped": ("one", "any", "one"),
+    "settled_dismissed": ("any", "any", "any"),
+    DISMISSED_PLACED: ("one", "any", "any"),  # it may have been settled as shipped before
+    UNKNOWN: ("paired", "paired", "paired"),
 }
 
 
@@ -161,6 +154,10 @@ class Mismatch:
     since: float
     detail: str
 
+    def is_due(self, due_before: float, now: float) -> bool:
+        """Return whether no counterpart is to be expected anymore: the record is old, or dated in the future."""
+        return self.since < due_before or self.since > now
+
 
 CompleteSince: TypeAlias = Mapping[Kind, float]
 """Maps kinds of mismatch to how far back the store that lacks the record is complete, in seconds since 1970.
@@ -170,18 +167,12 @@ Older records may have been deleted. The time is infinite if the records could n
 
 
 def find_mismatches(
-    records: OrderRecords,
-    due_before: float,
-    complete_since: CompleteSince,
-    *,
-    known: Collection[str] = (),
-    now: float = math.inf,
+    records: OrderRecords, complete_since: CompleteSince, *, known: Collection[str] = ()
 ) -> Iterator[Mismatch]:
-    """Yield the mismatches between an order's records.
+    """Yield the mismatches between an order's records, including those that are not due yet.
 
-    Records newer than `due_before` needn't have a counterpart yet, unless they are dated later than `now`. Records
-    older than `complete_since` are reported only if the kind of mismatch is already `known`, because their counterparts
-    may have been deleted.
+    Records older than `complete_since` are reported only if the kind of mismatch is already `known`, because their
+    counterparts may have been deleted.
     """
     order = records.order
     if order is not None and order.in_progress:
@@ -190,9 +181,8 @@ def find_mismatches(
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in (*_counts(records), *_differences(records), *_of_order(records)):
         since = max(found_at, in_progress_since)
-        is_due = since < due_before or since > now
         is_found = kind in known or (kind is Kind.NOT_MAILED and records.confirmations)
-        if is_due and (is_found or complete_since.get(kind, 0.0) <= since):
+        if is_found or complete_since.get(kind, 0.0) <= since:
             yield Mismatch(kind, records.order_id, order.state if order else "", since, detail)
 
 
@@ -224,9 +214,9 @@ def _counts(records: OrderRecords) -> Iterator[_Found]:
         labels = ", ".join(effect.label for effect in effects or others)
         if not effects or effects[0].failed:
             kind = kinds.missing if others else kinds.alone
-            if kind and (expected is _ONE or (expected is _PAIRED and others)):
+            if kind and (expected == "one" or (expected == "paired" and others)):
                 yield kind, others[0].recorded_at if others else changed_at, labels
-        elif expected is _NONE:
+        elif expected == "none":
             yield kinds.unexpected, effects[0].recorded_at or changed_at, labels
         if len(effects) > 1:
             yield kinds.twice, effects[1].recorded_at, labels
