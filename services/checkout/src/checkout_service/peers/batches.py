@@ -39,10 +39,7 @@ class _Waiting(Generic[ItemT]):
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
-
-    @property
-    def span(self) -> SpanContext:
-        return self.context.run(trace.get_current_span).get_span_context()
+    span: SpanContext = field(default_factory=lambda: trace.get_current_span().get_span_context())
 
 
 @dataclass(eq=False)
