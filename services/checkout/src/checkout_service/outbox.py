@@ -22,7 +22,7 @@ from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
 from checkout_service.ports import EMAIL, EMPTY_CART, OUTBOX_KINDS, Entry, JournalUnavailable, OutboxItem, Sender
-from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
+from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, run_workers
 
 log = structlog.get_logger()
 
@@ -93,8 +93,7 @@ class Outbox:
         """Send due items and complete sent items, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._complete_periodically(), name="complete sent items")
-            for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
-                tasks.create_task(worker.run())
+            await run_workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone)
 
     async def close(self) -> None:
         """Wait for items being sent, then complete them. Items that take too long are sent again, which is harmless."""
@@ -132,7 +131,7 @@ class Outbox:
 
     async def _try_once(self, item: OutboxItem, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If that fails, keep it in the outbox."""
-        kind, order_id = item.kind, item.order_id
+        kind, order_id = item.kind, item.entry.order_id
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(item, sending)
@@ -161,7 +160,7 @@ class Outbox:
             # Don't count failures during an outage, so that outages create no dead letters, however long they last.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
-            order_id, reason = item.order_id, error.reason
+            order_id, reason = item.entry.order_id, error.reason
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=reason, seconds=delay)
             await self.journal.postpone(replace(item, failures=failures), delay_seconds=delay, reason=reason)
             return False
@@ -170,7 +169,7 @@ class Outbox:
     async def _send_later(self, item: OutboxItem) -> None:
         """Send a claimed item in a new trace that links to the order's trace."""
         attributes: dict[str, str | int] = {
-            semconv.ORDER_ID: item.order_id,
+            semconv.ORDER_ID: item.entry.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
@@ -205,5 +204,5 @@ class Outbox:
         self._has_sent.set()
 
     async def _set_dead(self, item: OutboxItem, reason: str) -> None:
-        log.error("dead letter", order_id=item.order_id, kind=item.kind, reason=reason)
-        await self.journal.set_dead(item.order_id, item.kind, reason=reason)
+        log.error("dead letter", order_id=item.entry.order_id, kind=item.kind, reason=reason)
+        await self.journal.set_dead(item.entry.order_id, item.kind, reason=reason)

@@ -118,10 +118,6 @@ class OutboxItem:
     entry: Entry
     failures: int = 0
 
-    @property
-    def order_id(self) -> str:
-        return self.entry.order_id
-
 
 @dataclass(frozen=True, slots=True)
 class Statistics:

@@ -117,23 +117,23 @@ class QueueWorker(Generic[ItemT]):
     circuit: CircuitBreaker
     claim: Callable[[int], Awaitable[Sequence[ItemT]]]
     work: Callable[[ItemT, CircuitBreaker], Awaitable[bool | None]]
-    _in_progress: int = field(default=0, init=False)
-    _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _running: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if not await self._start_claimed(tasks):
                     await self.poll_timer.wait()
+                    continue
                 # Wait until there is room for several items: claiming many at once is cheaper than one at a time.
-                elif self._in_progress > CONCURRENCY // 2:
-                    self._has_room.clear()
-                    await self._has_room.wait()
+                while len(self._running) > CONCURRENCY // 2:
+                    _, self._running = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Start as many due items as there is room for. Return whether more items may be due."""
-        room = CONCURRENCY - self._in_progress
-        limit = self.circuit.admit(room, self._in_progress)
+        self._running = {task for task in self._running if not task.done()}
+        room = CONCURRENCY - len(self._running)
+        limit = self.circuit.admit(room, len(self._running))
         items: Sequence[ItemT] = ()
         try:
             if limit:
@@ -142,9 +142,7 @@ class QueueWorker(Generic[ItemT]):
             log.warning("work cannot be claimed")
         except Exception:
             log.exception("work cannot be claimed")
-        self._in_progress += len(items)
-        for item in items:
-            tasks.create_task(self._perform(item))
+        self._running |= {tasks.create_task(self._perform(item)) for item in items}
         return len(items) == limit and (limit > 0 or room == 0)
 
     async def _perform(self, item: ItemT) -> None:
@@ -161,21 +159,17 @@ class QueueWorker(Generic[ItemT]):
         except Exception:  # a bug that one item triggers must not stop the worker
             log.exception("background work failed")
             self.circuit.record_failure()
-        finally:
-            self._in_progress -= 1
-            if self._in_progress <= CONCURRENCY // 2:
-                self._has_room.set()
 
 
-def workers(
+async def run_workers(
     poll_timer: PollTimer,
     circuits: Mapping[Any, Mapping[bool, CircuitBreaker]],
     claim: Callable[..., Awaitable[Sequence[ItemT]]],
     work: Callable[[ItemT, CircuitBreaker], Awaitable[bool | None]],
-) -> list[QueueWorker[ItemT]]:
-    """Return two workers for each queue: one for new items and one for items that have failed before."""
-    return [
-        QueueWorker(poll_timer, circuit, partial(claim, queue, failed=failed), work)
-        for queue, by_failed in circuits.items()
-        for failed, circuit in by_failed.items()
-    ]
+) -> None:
+    """Run two workers for each queue: one for new items and one for items that have failed before."""
+    async with asyncio.TaskGroup() as tasks:
+        for queue, by_failed in circuits.items():
+            for failed, circuit in by_failed.items():
+                worker = QueueWorker(poll_timer, circuit, partial(claim, queue, failed=failed), work)
+                tasks.create_task(worker.run())

@@ -18,7 +18,7 @@ from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
 from checkout_service.ports import Entry
-from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
+from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, run_workers
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -50,8 +50,7 @@ class Recovery:
             sweeping = repeat(self._complete_leftover, _SWEEP_SECONDS, "leftover orders cannot be completed")
             tasks.create_task(sweeping, name="complete leftover orders")
             circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
-            for worker in workers(self.poll_timer, circuits, self.journal.claim_expired, self._recover):
-                tasks.create_task(worker.run())
+            await run_workers(self.poll_timer, circuits, self.journal.claim_expired, self._recover)
 
     async def _update_statistics(self) -> None:
         self.metrics.statistics = await self.journal.statistics()

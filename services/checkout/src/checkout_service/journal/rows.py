@@ -76,7 +76,7 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
 def item_to_row(item: OutboxItem) -> dict[str, Any]:
     """Return an item's row, with the step that sending it adds to the order's history."""
     step = _SENT_STEPS[item.kind]
-    return {"order_id": item.order_id, "kind": item.kind, "failures": item.failures, "step": step}
+    return {"order_id": item.entry.order_id, "kind": item.kind, "failures": item.failures, "step": step}
 
 
 def entry_from_row(row: Row) -> Entry:
