@@ -179,16 +179,10 @@ class Journal:
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         """Lease up to `limit` due outbox items of a kind. See `claim_expired` for `failed`."""
         claimed = await self._claim(kind, limit, failed=failed)
-        if not claimed:
-            return []
-        items = [{"order_id": row["order_id"]} for row in claimed]
-        found = rows.readable_entries(await self._read(statements.READ_MANY, items))
-        entries = {entry.order_id: entry for entry in found}
-        return [
-            OutboxItem(row["kind"], entry, row["failures"])
-            for row in claimed
-            if (entry := entries.get(row["order_id"])) is not None
-        ]
+        failures = {row["order_id"]: row["failures"] for row in claimed}
+        items = [{"order_id": order_id} for order_id in failures]
+        found = await self._read(statements.READ_MANY, items) if items else ()
+        return [OutboxItem(kind, entry, failures[entry.order_id]) for entry in rows.readable_entries(found)]
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
         """Make an outbox item due after a delay, and store its number of failures."""
