@@ -92,7 +92,7 @@ def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
     if request.key is None:
         return existing.state in RELEASED_CART
     malformed = existing.refusal is not None and existing.refusal.kind == InvalidArgument.__name__
-    is_same = existing.state is State.ABANDONED and request.began(existing.fingerprint)
+    is_same = existing.state is State.ABANDONED and existing.fingerprint in request.fingerprints
     return is_same or (existing.state is State.DECLINED and malformed)
 
 
@@ -115,7 +115,7 @@ class ExistingOrders:
         entry = existing
         while entry is not None:
             # If the cart has changed since the order was started, even an identical request asks for a new order.
-            is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
+            is_own = entry.fingerprint in request.fingerprints and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
             match decide(entry, request, is_own=is_own):

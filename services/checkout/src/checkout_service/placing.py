@@ -143,7 +143,7 @@ class OrderPlacer:
         # because it has expired, or because the cart service has lost its data.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
-        return existing if existing and request.began(existing.fingerprint) else None
+        return existing if existing and existing.fingerprint in request.fingerprints else None
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:

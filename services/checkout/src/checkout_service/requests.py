@@ -22,7 +22,8 @@ class OrderRequest:
     Attributes:
         key: the idempotency key; None if the caller sent none.
         expected_total: the total that the customer was shown; None if the caller sent none.
-        fingerprints: the request's fingerprints, one per HMAC key, starting with the current key's.
+        fingerprints: the request's fingerprints, one per HMAC key, starting with the current key's. An order that an
+            identical request has started has one of them.
         answer_by: the event-loop time by which the caller must have an answer.
     """
 
@@ -35,10 +36,6 @@ class OrderRequest:
     expected_total: Money | None = None
     fingerprints: Sequence[str] = ()
     answer_by: float = 0.0
-
-    def began(self, fingerprint: str) -> bool:
-        """Return whether an order's fingerprint matches this request, under any of the HMAC keys."""
-        return fingerprint in self.fingerprints
 
 
 def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
