@@ -91,7 +91,9 @@ class ShopQuotes(Quotes):
             raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
         cost = money_from_wire(response.cost_usd)
         if DEPENDS_ON in tuple(await call.trailing_metadata() or ()):
-            self._store_quote(key, cost)
+            if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
+                del self._quotes[next(iter(self._quotes))]  # evict the oldest quote
+            self._quotes[key] = (cost, asyncio.get_running_loop().time() + QUOTE_TTL_SECONDS)
         return cost
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
@@ -119,8 +121,3 @@ class ShopQuotes(Quotes):
         except InvalidArgument as error:
             raise InvalidArgument.field("user_currency", "is not supported") from error
         return money_from_wire(converted)
-
-    def _store_quote(self, key: tuple[str, int], cost: Money) -> None:
-        if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
-            del self._quotes[next(iter(self._quotes))]  # evict the oldest quote
-        self._quotes[key] = (cost, asyncio.get_running_loop().time() + QUOTE_TTL_SECONDS)
