@@ -256,7 +256,7 @@ async def test_what_never_succeeds_is_dismissed(
     await settle(checkout, order_id, dismissed="by telephone")
     (order,) = await checkout.listed()
     assert (await checkout.states(), list(order.dead_letters)) == ([after], left)
-    assert order.tracking_id == ("T-1" if after == "DONE" else "")
+    assert (order.tracking_id, order.attempt) == ("T-1" if after == "DONE" else "", 1)
 
 
 async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:
