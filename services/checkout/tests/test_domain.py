@@ -59,11 +59,9 @@ def test_every_field_of_a_request_but_the_security_code_is_in_its_fingerprint(pa
     assert is_same == (path == ("credit_card", "credit_card_cvv"))
 
 
-@pytest.mark.parametrize(
-    "change", [{"address": Address("Main 1", "BerlinBE", "", "Germany", 10115)}, {"address": None}, {"card": None}]
-)
-def test_different_requests_have_different_fingerprints(change: dict[str, Any]) -> None:
-    assert fingerprints(replace(REQUEST, **change), KEY) != fingerprints(REQUEST, KEY)
+@pytest.mark.parametrize("part", ["address", "card"])
+def test_a_missing_part_of_a_request_changes_its_fingerprint(part: str) -> None:
+    assert fingerprints(replace(REQUEST, **{part: None}), KEY) != fingerprints(REQUEST, KEY)
 
 
 @pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"number": "4242-4242-4242-4242"}, {"cvv": 999}])

@@ -1,5 +1,6 @@
 """The journal, which stores orders in PostgreSQL or SQLite."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from chassis.cache import TtlCache
+from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.retention import Deletions
@@ -71,8 +72,7 @@ class Journal:
         self._worker = worker
         self._protocol = protocol
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
-        # Keeps nothing: it lets the claims of several workers share a read.
-        self._due_queues = TtlCache(self._read_due_queues, ttl_seconds=0.0)
+        self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
         self._constants = {
             "worker": worker,
             "protocol": protocol,
@@ -313,8 +313,9 @@ class Journal:
 
     async def _claim(self, name: str, limit: int, *then: str, failed: bool) -> Sequence[Row]:
         """Claim and return up to `limit` due rows of a queue. Run the `then` statements in the same transaction."""
-        (due,) = await self._due_queues.get(None)
-        if (name, failed) not in due:
+        if self._reading_due is None:
+            self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
+        if (name, failed) not in await shared_result(self._reading_due):
             return []
         queue = statements.QUEUES[name, failed]
         with suppress(JournalUnavailable):  # if invalid due times can't be corrected, other rows can still be claimed
@@ -328,8 +329,9 @@ class Journal:
 
         return await self._heads[name, failed].take(claim, limit)
 
-    async def _read_due_queues(self, _key: None) -> set[tuple[str, bool]]:
+    async def _read_due_queues(self) -> set[tuple[str, bool]]:
         """Return the queues with due work, as pairs (order state or item kind, whether the work has failed before)."""
+        self._reading_due = None  # a claim shares only a read that starts after it, so it misses nothing
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
