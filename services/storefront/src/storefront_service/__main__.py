@@ -38,7 +38,6 @@ from storefront_service.pages.browsing import BrowsingPages
 from storefront_service.pages.cart import CartPages
 from storefront_service.pages.checkout import CheckoutPages
 from storefront_service.pages.errors import ErrorPages
-from storefront_service.pages.frame import PartDown
 from storefront_service.pages.orders import OrderPages
 from storefront_service.web.middleware import with_session
 from storefront_service.web.static import StaticFiles
@@ -97,7 +96,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
             *OrderPages(templates, clients).routes(),
             Route("/static/{name:path}", static.serve),
         ],
-        exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
+        exception_handlers=dict.fromkeys((DomainError, HTTPException, Exception), errors.respond),
     )
     routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http:// behind a TLS proxy
     # Wrap Starlette's own middleware too: it sends the page for unexpected errors, which needs a session and headers.

@@ -7,7 +7,7 @@ from starlette.types import Receive, Scope, Send
 
 from chassis import errors
 from chassis.errors import DomainError
-from storefront_service.pages.frame import PERSONAL, Pages, PartDown
+from storefront_service.pages.frame import PERSONAL, Pages
 
 _STATUS: dict[type[DomainError], int] = {
     errors.InvalidArgument: 400,
@@ -45,11 +45,9 @@ _STILL_WORKS = {
 class ErrorPages(Pages):
     async def respond(self, request: Request, error: Exception) -> Response:
         match error:
-            case PartDown():
-                response = await self._page(request, 503, _STILL_WORKS[str(error)])
-                response.headers["retry-after"] = "5"
-            case HTTPException():  # raised by Starlette, for example for unknown paths
-                response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
+            case HTTPException():  # also raised by Starlette, for example for unknown paths
+                text = _STILL_WORKS.get(error.detail, _TEXTS.get(error.status_code, ""))
+                response = await self._page(request, error.status_code, text)
                 response.headers.update(error.headers or {})
             case DomainError():
                 status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)

@@ -29,10 +29,6 @@ _COUNT_SECONDS = 0.3
 T = TypeVar("T")
 
 
-class PartDown(Exception):
-    """A page cannot be shown because a part of the shop is down: catalog, cart, currency, email or orders."""
-
-
 def found(value: T | None) -> T:
     """Return the value. Raise HTTPException with status 404 if it is None."""
     if value is None:
@@ -41,14 +37,17 @@ def found(value: T | None) -> T:
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if the service fails, but let its refusals propagate."""
+    """Await a call that the page needs. If the service fails, raise HTTPException with status 503 and the part's name.
+
+    The service's refusals propagate. The parts are catalog, cart, currency, email and orders.
+    """
     try:
         return await call
     except REFUSALS:
         raise
     except DomainError as error:
         log.warning("page unavailable", part=part, reason=error.reason)
-        raise PartDown(part) from error
+        raise HTTPException(503, part, {"retry-after": "5"}) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +93,11 @@ class Pages:
         )
 
     async def catalog(self) -> Catalog:
-        """Return the catalog. Raise PartDown if it is unavailable."""
+        """Return the catalog. Raise HTTPException if it is unavailable."""
         return await require("catalog", self.clients.catalog.current())
 
     async def cart_lines(self, request: Request) -> tuple[Item, ...]:
-        """Return the lines of the visitor's cart. Raise PartDown if the cart is unavailable."""
+        """Return the lines of the visitor's cart. Raise HTTPException if the cart is unavailable."""
         return await require("cart", self.clients.carts.read(session_of(request).user_id))
 
     async def prices(self, amounts: Sequence[Money], currency: str) -> list[Money]:
