@@ -77,7 +77,6 @@ class Settings(HttpServiceSettings):
 async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIApp]:
     async with AsyncExitStack() as stack:
         clients = connect(settings, service.telemetry, stack)
-        stack.push_async_callback(clients.traces.aclose)
         # Don't trace static files: a page loads a dozen pictures, and their spans would bury the page's own span.
         service.unobserved.append("/static/")
         yield create_app(settings, clients, service.telemetry)
@@ -105,7 +104,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
-    """Open a channel to each service, and create clients that use the channels. `stack` closes the channels."""
+    """Open a channel to each service, and create clients that use the channels. `stack` closes all connections."""
 
     def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
         opened = client.channel_of(
@@ -124,7 +123,10 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
     journal = channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "GetOrder", "ListOrders")
     quotes = channel(settings.checkout_internal_addr, "shop.internal.OrderQuotes", "QuoteOrder")
     mail_records = channel(settings.email_internal_addr, "shop.internal.MailRecords")
-    url = settings.traces_url.get_secret_value() if settings.traces_url else None
+    url = settings.traces_url
+    traces = TracesClient(url.get_secret_value(), timeout_seconds=_OPTIONAL_SECONDS) if url else None
+    if traces:
+        stack.push_async_callback(traces.aclose)
     return Clients(
         catalog=CatalogClient(ProductCatalogServiceStub(catalog), telemetry),
         currencies=CurrencyClient(CurrencyServiceStub(currency), telemetry),
@@ -132,7 +134,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         suggestions=SuggestionsClient(RecommendationServiceStub(recommender), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderQuotesStub(quotes), OrderJournalStub(journal)),
         confirmations=ConfirmationsClient(MailRecordsStub(mail_records)),
-        traces=TracesClient(url, timeout_seconds=_OPTIONAL_SECONDS),
+        traces=traces,
     )
 
 

@@ -19,4 +19,4 @@ class Clients:
     suggestions: SuggestionsClient
     orders: OrdersClient
     confirmations: ConfirmationsClient
-    traces: TracesClient
+    traces: TracesClient | None  # None if no trace store is configured

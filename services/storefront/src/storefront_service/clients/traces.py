@@ -21,33 +21,24 @@ _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads order traces through Jaeger's HTTP API v3. If no URL is configured, it finds no traces."""
+    """Reads order traces through Jaeger's HTTP API v3."""
 
-    def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
+    def __init__(self, url: str, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
-        self._client = httpx2.AsyncClient(base_url=url, timeout=timeout_seconds) if url else None
-
-    @property
-    def available(self) -> bool:
-        return self._client is not None
+        self._client = httpx2.AsyncClient(base_url=url, timeout=timeout_seconds)
+        self.aclose = self._client.aclose
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
         """Return the trace of the request that placed an order, or None if Jaeger has none, is slow or fails."""
-        if self._client is None:
-            return None
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._search(self._client, order_id, created_at)
+                return await self._search(order_id, created_at)
         except (httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
             # Log only the error's type: its text may quote the URL, which may contain a password.
             log.info("page without a trace", error=type(error).__name__)
             return None
 
-    async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-
-    async def _search(self, client: httpx2.AsyncClient, order_id: str, created_at: datetime) -> Trace | None:
+    async def _search(self, order_id: str, created_at: datetime) -> Trace | None:
         query = {
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
@@ -57,7 +48,7 @@ class TracesClient:
             "query.start_time_max": (created_at + _AFTER).isoformat(),
             "query.num_traces": str(_MAX_TRACES),
         }
-        async with client.stream("GET", "/api/v3/traces", params=query) as response:
+        async with self._client.stream("GET", "/api/v3/traces", params=query) as response:
             response.raise_for_status()
             body = bytearray()
             async for chunk in response.aiter_bytes():

@@ -69,8 +69,8 @@ class OrderPages(Pages):
             self._find(request), self.frame(request), or_none(self.clients.catalog.current())
         )
         traces = self.clients.traces
-        trace = await traces.of_order(order.order_id, order.created_at)
-        trace_awaited = traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
+        trace = await traces.of_order(order.order_id, order.created_at) if traces else None
+        trace_awaited = traces is not None and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
         return self.render(
             "order.html",
             frame,
@@ -78,7 +78,7 @@ class OrderPages(Pages):
             order=order,
             rows=view_receipt(order.receipt, catalog or Catalog([])).rows if order.receipt else (),
             trace=trace,
-            traces_available=traces.available,
+            traces_available=traces is not None,
             trace_awaited=trace_awaited,
             live=not order.is_final or trace_awaited,
             repeated="repeated" in request.query_params,
@@ -140,8 +140,8 @@ class OrderPages(Pages):
 
     async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
         sent: Trace | None = None
-        while self.clients.traces.available and time.monotonic() < until:
-            trace = await self.clients.traces.of_order(order.order_id, order.created_at)
+        while (traces := self.clients.traces) and time.monotonic() < until:
+            trace = await traces.of_order(order.order_id, order.created_at)
             if trace is not None:
                 # Services export their spans at different times, so a trace counts as complete once it stops growing.
                 if trace == sent:
