@@ -41,7 +41,7 @@ from storefront_service.pages.errors import ErrorPages
 from storefront_service.pages.orders import OrderPages
 from storefront_service.web.middleware import with_session
 from storefront_service.web.static import StaticFiles
-from storefront_service.web.templates import Templates
+from storefront_service.web.templates import load_templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # timeout for optional calls, which fetch recommendations, ads and traces
@@ -85,7 +85,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
 def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> ASGIApp:
     limits = OrderLimits({name: getattr(settings, name) for name in LIMITS}, telemetry)
     static = StaticFiles()
-    templates = Templates(static)
+    templates = load_templates(static)
     errors = ErrorPages(templates, clients)
     routes = Starlette(
         routes=[

@@ -22,7 +22,7 @@ CARD = "4242424242424242"
 SHOP = "http://shop.test"
 
 # Compile the templates, which takes longer than most requests, once; wait for calls, which busy machines delay.
-for shared in ("StaticFiles", "Templates"):
+for shared in ("StaticFiles", "load_templates"):
     setattr(program, shared, cache(getattr(program, shared)))
 program._READ_SECONDS = program._OPTIONAL_SECONDS = program._ORDER_SECONDS = frame._COUNT_SECONDS = 300.0
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
+from jinja2 import Environment
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -18,7 +19,6 @@ from chassis.values.orders import Item
 from storefront_service.clients import Clients
 from storefront_service.domain import BASE_CURRENCY, Catalog, Product
 from storefront_service.web.middleware import CURRENCY_COOKIE, read_cookie, session_of
-from storefront_service.web.templates import Templates
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class Frame:
 class Pages:
     """The base class of all pages: loads the frame, converts prices and renders templates."""
 
-    templates: Templates
+    templates: Environment
     clients: Clients
 
     async def frame(self, request: Request, cart: Sequence[Item] | None = None) -> Frame:
@@ -121,7 +121,7 @@ class Pages:
     def render(
         self, template: str, frame: Frame, *, status: int = 200, cache: str = _PRIVATE, **values: Any
     ) -> HTMLResponse:
-        body = self.templates.render(template, {"frame": frame, **values})
+        body = self.templates.get_template(template).render(values, frame=frame)
         return HTMLResponse(body, status, headers={"cache-control": cache})
 
 

@@ -116,12 +116,13 @@ class OrderPages(Pages):
 
     async def _events(self, order: Order) -> AsyncIterator[str]:
         until = time.monotonic() + _STREAM_SECONDS
+        templates = {name: self.templates.get_template(f"order_{name}.html") for name in _PARTS}
         sent: dict[str, str] = {}
         self._streams += 1
         try:
             yield "retry: 1000\n\n"
             while time.monotonic() < until:
-                parts = {name: self.templates.render(f"order_{name}.html", {"order": order}) for name in _PARTS}
+                parts = {name: template.render(order=order) for name, template in templates.items()}
                 if parts != sent:
                     sent = parts
                     yield "".join(_event(*part) for part in parts.items())
@@ -147,7 +148,7 @@ class OrderPages(Pages):
                 if trace == sent:
                     return
                 sent = trace
-                yield _event("trace", self.templates.render("trace.html", {"trace": trace}))
+                yield _event("trace", self.templates.get_template("trace.html").render(trace=trace))
             await asyncio.sleep(_TRACE_POLL_SECONDS)
 
 
