@@ -33,6 +33,7 @@ class Customers:
 
     def __post_init__(self) -> None:
         self._sessions = Group()
+        gevent.get_hub().NOT_ERROR += (SessionFailed,)  # otherwise, gevent prints the traceback of a failed click
         self._workers: dict[str, dict[str, Any]] = {}
         self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()

@@ -13,14 +13,6 @@ _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """An HTML form: the path that it is posted to, and its hidden fields."""
-
-    action: str
-    hidden: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """The links and forms on a page. The text isn't kept, because hundreds of sessions each have a page in memory.
 
@@ -29,20 +21,20 @@ class Page:
         name: the kind of page that was requested, such as `/products/{id}`.
         path: the page's path, after any redirects.
         hrefs: the distinct link targets, in page order.
-        forms: the first form for each action, by action.
+        forms: the hidden fields of the first form for each action, by action.
     """
 
     method: str
     name: str
     path: str
     hrefs: tuple[str, ...]
-    forms: Mapping[str, Form]
+    forms: Mapping[str, Mapping[str, str]]
 
     @classmethod
     def read(cls, method: str, name: str, path: str, text: str) -> "Page":
         hrefs = dict.fromkeys(sys.intern(html.unescape(href)) for href in _LINK.findall(text))
-        forms = [_form(attributes, body) for attributes, body in reversed(_FORM.findall(text))]
-        return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
+        forms = [(_attributes(tag).get("action", ""), _hidden(body)) for tag, body in reversed(_FORM.findall(text))]
+        return cls(method, name, path, tuple(hrefs), dict(forms))
 
     def links(self, prefix: str) -> list[str]:
         return [href for href in self.hrefs if href.startswith(prefix)]
@@ -56,10 +48,9 @@ class Page:
         return {href.removeprefix("/orders/").partition("/")[0] for href in self.links("/orders/")}
 
 
-def _form(attributes: str, body: str) -> Form:
-    inputs = map(_attributes, _INPUT.findall(body))
-    hidden = {tag["name"]: tag.get("value", "") for tag in inputs if tag.get("type") == "hidden"}
-    return Form(_attributes(attributes).get("action", ""), hidden)
+def _hidden(form: str) -> dict[str, str]:
+    inputs = map(_attributes, _INPUT.findall(form))
+    return {tag["name"]: tag.get("value", "") for tag in inputs if tag.get("type") == "hidden"}
 
 
 def _attributes(text: str) -> dict[str, str]:

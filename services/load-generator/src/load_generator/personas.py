@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from load_generator.pages import Form, Page
+from load_generator.pages import Page
 from load_generator.session import Session
 
 Persona = Callable[[Session], None]
@@ -26,14 +26,14 @@ def window_shopper(session: Session) -> None:
 
 
 def buyer(session: Session) -> None:
-    form, fields = _go_to_checkout(session)
-    session.ordered(session.submit(form, **fields))
+    page, fields = _go_to_checkout(session)
+    session.ordered(session.submit(page, "/orders", **fields))
 
 
 def indecisive(session: Session) -> None:
     cart = _fill_cart(session, lines=2)
     session.think()
-    emptied = session.submit(session.form(cart, "/cart/empty"))
+    emptied = session.submit(cart, "/cart/empty")
     session.expect("/cart/empty" not in emptied.forms, emptied, "the cart is not empty after it was emptied")
 
 
@@ -43,7 +43,7 @@ def bargain_hunter(session: Session) -> None:
     session.think()
     found = session.open(f"/search?q={session.random.choice(_WORDS)}")
     session.think()
-    found = session.submit(session.form(found, "/currency"), currency_code=session.random.choice(_CURRENCIES))
+    found = session.submit(found, "/currency", currency_code=session.random.choice(_CURRENCIES))
     for _ in range(2):
         session.think()
         found = _open_product(session, found)
@@ -53,18 +53,18 @@ def bargain_hunter(session: Session) -> None:
 
 def double_clicker(session: Session) -> None:
     """Double-click the order button, which must not place two orders."""
-    form, fields = _go_to_checkout(session)
-    for page in session.submit_twice(form, **fields):
-        session.ordered(page)
+    page, fields = _go_to_checkout(session)
+    for ordered in session.submit_twice(page, "/orders", **fields):
+        session.ordered(ordered)
     _expect_one_order(session)
 
 
 def impatient(session: Session) -> None:
     """Order, hang up before the response arrives, and resubmit the form, which must not place another order."""
-    form, fields = _go_to_checkout(session)
-    session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
+    page, fields = _go_to_checkout(session)
+    session.submit_and_hang_up(page, "/orders", after_seconds=session.random.uniform(0.005, 0.1), **fields)
     session.think()
-    session.ordered(session.submit(form, **fields))
+    session.ordered(session.submit(page, "/orders", **fields))
     _expect_one_order(session)
 
 
@@ -95,19 +95,19 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
         session.think()
         product = _open_product(session, page)
         session.think()
-        page = session.submit(session.form(product, "/cart/items"), quantity=str(session.random.randint(1, 3)))
+        page = session.submit(product, "/cart/items", quantity=str(session.random.randint(1, 3)))
     return page
 
 
-def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart and proceed to the page with the total. Return its order form and the fields to fill in."""
+def _go_to_checkout(session: Session) -> tuple[Page, dict[str, str]]:
+    """Fill a cart and proceed to the page with the total. Return it and the fields to fill in."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
-    form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)
+    page, address = session.open("/checkout"), _address(session)
     session.think()
-    form = session.form(session.submit(form, **address), "/orders")
+    page = session.submit(page, "/checkout", **address)
     session.think()
-    return form, {**address, **_CARD, "credit_card_expiration_year": str(datetime.now(UTC).year + 1)}
+    return page, {**address, **_CARD, "credit_card_expiration_year": str(datetime.now(UTC).year + 1)}
 
 
 def _address(session: Session) -> dict[str, str]:

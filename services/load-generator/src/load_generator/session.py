@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from random import Random
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 import gevent
@@ -15,7 +15,7 @@ from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, FastResponse, LocustBadS
 from locust.env import Environment
 
 from load_generator.figures import Figures
-from load_generator.pages import Form, Page, name_of
+from load_generator.pages import Page, name_of
 
 PATIENCE_SECONDS = 30.0  # how long a customer waits for a response
 
@@ -72,38 +72,31 @@ class Session:
         self._wait()
         return self._request("GET", path)
 
-    def submit(self, form: Form, **fields: str) -> Page:
-        """Post a form with its hidden fields and `fields`. Return the next page, or raise the same errors as `open`."""
-        self._wait()
-        return self._request("POST", form.action, {**form.hidden, **fields})
+    def submit(self, page: Page, action: str, **fields: str) -> Page:
+        """Post a form of the page with its hidden fields and `fields`. Return the next page.
 
-    def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
+        Raise the same errors as `open`, and SessionFailed if the page has no form with this action.
+        """
+        return self._request("POST", action, self._fill(page, action, fields))
+
+    def submit_twice(self, page: Page, action: str, **fields: str) -> list[Page]:
         """Post a form twice at the same time, like a double click, and return both pages."""
-        self._wait()
-        clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
-        first, second = (click.get() for click in clicks)
-        for page in (first, second):
-            if isinstance(page, SessionFailed):
-                raise page
-        return first, second
+        filled = self._fill(page, action, fields)
+        clicks = gevent.joinall([gevent.spawn(self._request, "POST", action, filled) for _ in range(2)])
+        return [click.get() for click in clicks]
 
-    def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
+    def submit_and_hang_up(self, page: Page, action: str, *, after_seconds: float, **fields: str) -> None:
         """Post a form, and hang up unless a response arrives within `after_seconds`. Don't measure the request."""
-        self._wait()
+        filled = self._fill(page, action, fields)
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         with closing(agent), suppress(*FAILURE_EXCEPTIONS):
-            agent.urlopen(f"{self.origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
+            agent.urlopen(f"{self.origin}{action}", "POST", self._posting, filled)
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
         """If the condition is false, record the page as failed for this reason and raise SessionFailed."""
         if not condition:
             self.figures.record_failure(page, reason)
             raise SessionFailed(reason)
-
-    def form(self, page: Page, action: str) -> Form:
-        """Return the page's form with this action. Raise SessionFailed if there is none."""
-        self.expect(action in page.forms, page, f"no form for {action}")
-        return page.forms[action]
 
     def ordered(self, page: Page) -> None:
         """Check that the page shows the session's only order, and count the order the first time."""
@@ -122,12 +115,11 @@ class Session:
         if ended_at is not None and self.planned > ended_at:
             raise SessionStopped
 
-    def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
-        """Post a form. Return a SessionFailed instead of raising it, because gevent would print its traceback."""
-        try:
-            return self._request("POST", form.action, {**form.hidden, **fields})
-        except SessionFailed as failed:
-            return failed
+    def _fill(self, page: Page, action: str, fields: dict[str, str]) -> dict[str, str]:
+        """Return the fields to post when the next request is due. Raise SessionFailed if there is no such form."""
+        self.expect(action in page.forms, page, f"no form for {action}")
+        self._wait()
+        return {**page.forms[action], **fields}
 
     def _request(self, method: str, path: str, fields: dict[str, str] | None = None) -> Page:
         planned, started = self.planned, time.time()
