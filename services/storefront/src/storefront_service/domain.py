@@ -28,11 +28,10 @@ class Catalog:
     def __init__(self, products: Sequence[Product]) -> None:
         self.products = tuple(products)
         self._by_id = {product.id: product for product in products}
-        self._by_category: dict[str, list[Product]] = {}
+        self.by_category: dict[str, list[Product]] = {}
         for product in products:
             for category in product.categories:
-                self._by_category.setdefault(category, []).append(product)
-        self.categories = tuple(self._by_category)
+                self.by_category.setdefault(category, []).append(product)
 
     def get(self, product_id: str) -> Product | None:
         return self._by_id.get(product_id)
@@ -41,17 +40,13 @@ class Catalog:
         """Return the products with these ids, leaving out any that are no longer sold."""
         return [product for product_id in product_ids if (product := self.get(product_id))]
 
-    def in_category(self, category: str) -> list[Product]:
-        """Return the products in a category, or an empty list if there is no such category."""
-        return self._by_category.get(category, [])
-
     def emblems(self) -> dict[str, Product]:
         """Choose a product to illustrate each category, preferably one that lists that category first."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
             name: found.get(name) or next((product for product in products if product not in taken), products[0])
-            for name, products in self._by_category.items()
+            for name, products in self.by_category.items()
         }
 
 

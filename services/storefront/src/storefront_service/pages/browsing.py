@@ -46,7 +46,7 @@ class BrowsingPages(Pages):
     async def category(self, request: Request) -> Response:
         name = request.path_params["name"]
         catalog = await self.catalog()
-        products = found(catalog.in_category(name) or None)
+        products = found(catalog.by_category.get(name))
         frame, ad = await asyncio.gather(self.frame(request), self.clients.suggestions.ad([name]))
         priced = await self.priced(products, frame.currency)
         return self.render("products.html", frame, title=name.capitalize(), products=priced, current=name, ad=ad)

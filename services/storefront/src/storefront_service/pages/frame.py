@@ -89,7 +89,7 @@ class Pages:
             currencies=known,
             cart_count=None if lines is None else sum(line.quantity for line in lines),
             return_to=_return_to(request),
-            categories=catalog.categories if catalog else (),
+            categories=tuple(catalog.by_category) if catalog else (),
         )
 
     async def catalog(self) -> Catalog:
