@@ -5,18 +5,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from chassis import errors
-from chassis.errors import DomainError
+from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound
 from storefront_service.pages.frame import PERSONAL, Pages
 
-_STATUS: dict[type[DomainError], int] = {
-    errors.InvalidArgument: 400,
-    errors.OutOfRange: 400,
-    errors.NotFound: 404,
-    errors.FailedPrecondition: 409,
-    errors.AlreadyExists: 409,
-    errors.Aborted: 409,
-}
+_STATUS: dict[type[DomainError], int] = {InvalidArgument: 400, NotFound: 404, FailedPrecondition: 409}
 _TITLES = {
     400: "That request can't be used",
     403: "This form came from another site",
