@@ -21,7 +21,7 @@ from storefront_service import order_form
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import MAX_QUANTITY, view_cart, view_receipt
-from storefront_service.pages.frame import PERSONAL, Pages
+from storefront_service.pages.frame import PERSONAL, Pages, or_none
 from storefront_service.sessions import Session, new_key
 from storefront_service.web.forms import read_form
 from storefront_service.web.middleware import DELIVERY_COOKIE, read_cookie, session_of, set_cookie
@@ -114,11 +114,8 @@ class CheckoutPages(Pages):
 
         Keep the id if an earlier order may already include these items: under a new id, checkout would sell them again.
         """
-        try:
-            orders = await self.clients.orders.latest(session.user_id)
-        except DomainError:
-            return
-        if any(order.holds_cart for order in orders):
+        orders = await or_none(self.clients.orders.latest(session.user_id))
+        if orders is None or any(order.holds_cart for order in orders):
             return
         user_id = session.next_id(key)
         for number, line in enumerate(await self.clients.carts.read(session.user_id)):

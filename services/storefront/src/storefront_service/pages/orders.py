@@ -1,7 +1,6 @@
 """Pages about the session's orders: a list, and each order's progress, trace and confirmation."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -57,8 +56,7 @@ class OrderPages(Pages):
     async def forget(self, request: Request) -> Response:
         """Empty the cart, and delete the session, address and currency cookies."""
         session, response = session_of(request), RedirectResponse("/orders", 303)
-        with contextlib.suppress(DomainError):  # if emptying fails, the cart still expires on its own
-            await self.clients.carts.empty(session.user_id)
+        await or_none(self.clients.carts.empty(session.user_id))  # if emptying fails, the cart still expires on its own
         session.end()
         for name in (DELIVERY_COOKIE, CURRENCY_COOKIE):
             set_cookie(request, response, name, "")
