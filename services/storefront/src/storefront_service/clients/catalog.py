@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from chassis.cache import TtlCache
 from chassis.rpc.client import Check
@@ -33,17 +33,15 @@ class CatalogClient:
         return Catalog([_from_wire(product) for product in response.products])
 
 
-def _have_prices(products: Iterable[product_catalog_pb2.Product]) -> bool:
-    return all(is_price(product.price_usd, "USD") for product in products)
+def _check_prices(field: str) -> Check:
+    return lambda _request, found, _: [
+        (f"{field}.price_usd", all(is_price(product.price_usd, "USD") for product in getattr(found, field)))
+    ]
 
 
 CHECKS: Mapping[str, Check] = {
-    "shop.ProductCatalogService/ListProducts": lambda _request, found, _: [
-        ("products.price_usd", _have_prices(found.products))
-    ],
-    "shop.ProductCatalogService/SearchProducts": lambda _request, found, _: [
-        ("results.price_usd", _have_prices(found.results))
-    ],
+    "shop.ProductCatalogService/ListProducts": _check_prices("products"),
+    "shop.ProductCatalogService/SearchProducts": _check_prices("results"),
 }
 """Response checks that reject products with invalid prices. Without them, converting the prices would fail, and logs
 would blame the currency service."""
