@@ -35,9 +35,7 @@ class Customers:
         self._sessions = Group()
         gevent.get_hub().NOT_ERROR += (SessionFailed,)  # otherwise, gevent prints the traceback of a failed click
         self._workers: dict[str, dict[str, Any]] = {}
-        self._end: AsyncResult[float] = AsyncResult()
-        self._began = time.monotonic()
-        self._sources = 0
+        self._start()
         # Read `host` only once, because requests to Locust's web UI can change it.
         self._origin = (self.environment.host or "").rstrip("/")
         events = self.environment.events
@@ -89,7 +87,7 @@ class Customers:
             session.close()
 
     def _start(self) -> None:
-        self._end = AsyncResult()
+        self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
         self.figures.start()
