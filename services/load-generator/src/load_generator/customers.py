@@ -14,7 +14,7 @@ from locust.env import Environment
 
 from load_generator.figures import Figures
 from load_generator.personas import PERSONAS, Persona
-from load_generator.session import PATIENCE_SECONDS, Session, SessionFailed, SessionStopped
+from load_generator.session import PATIENCE_SECONDS, Session, SessionEnded
 
 _log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class Customers:
 
     def __post_init__(self) -> None:
         self._sessions = Group()
-        gevent.get_hub().NOT_ERROR += (SessionFailed,)  # otherwise, gevent prints the traceback of a failed click
+        gevent.get_hub().NOT_ERROR += (SessionEnded,)  # otherwise, gevent prints the traceback of a failed click
         self._workers: dict[str, dict[str, Any]] = {}
         self._start()
         # Read `host` only once, because requests to Locust's web UI can change it.
@@ -81,7 +81,7 @@ class Customers:
         )
         try:
             persona(session)
-        except (SessionFailed, SessionStopped) as ended:
+        except SessionEnded as ended:
             _log.debug("session ended early", persona=persona.__name__, reason=str(ended))
         finally:
             session.close()

@@ -23,12 +23,8 @@ PATIENCE_SECONDS = 30.0  # how long a customer waits for a response
 _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage": "synthetic_request=true"}
 
 
-class SessionFailed(Exception):
-    """A request failed or returned the wrong page. The failure has already been recorded."""
-
-
-class SessionStopped(Exception):
-    """The run ended before this session did."""
+class SessionEnded(Exception):
+    """The run ended before this session did, or a page was not as expected; that failure has been recorded."""
 
 
 @dataclass
@@ -68,14 +64,14 @@ class Session:
         self.planned += self.think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
-        """Request a page and return it. Raise SessionFailed if that fails, or SessionStopped if the run ends first."""
+        """Request a page and return it. Raise SessionEnded if that fails, or if the run ends first."""
         self._wait()
         return self._request("GET", path)
 
     def submit(self, page: Page, action: str, **fields: str) -> Page:
         """Post a form of the page with its hidden fields and `fields`. Return the next page.
 
-        Raise the same errors as `open`, and SessionFailed if the page has no form with this action.
+        Raise SessionEnded if that fails, if the run ends first, or if the page has no form with this action.
         """
         return self._request("POST", action, self._fill(page, action, fields))
 
@@ -93,10 +89,10 @@ class Session:
             agent.urlopen(f"{self.origin}{action}", "POST", self._posting, filled)
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
-        """If the condition is false, record the page as failed for this reason and raise SessionFailed."""
+        """If the condition is false, record the page as failed for this reason and raise SessionEnded."""
         if not condition:
             self.figures.record_failure(page, reason)
-            raise SessionFailed(reason)
+            raise SessionEnded(reason)
 
     def ordered(self, page: Page) -> None:
         """Check that the page shows the session's only order, and count the order the first time."""
@@ -110,13 +106,13 @@ class Session:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
 
     def _wait(self) -> None:
-        """Wait until the next request's planned start. Raise SessionStopped if the run ends first."""
+        """Wait until the next request's planned start. Raise SessionEnded if the run ends first."""
         ended_at = self.end.wait(max(0.0, self.planned - time.monotonic()))
         if ended_at is not None and self.planned > ended_at:
-            raise SessionStopped
+            raise SessionEnded("the run ended")
 
     def _fill(self, page: Page, action: str, fields: dict[str, str]) -> dict[str, str]:
-        """Return the fields to post when the next request is due. Raise SessionFailed if there is no such form."""
+        """Return the fields to post when the next request is due. Raise SessionEnded if there is no such form."""
         self.expect(action in page.forms, page, f"no form for {action}")
         self._wait()
         return {**page.forms[action], **fields}
@@ -142,7 +138,7 @@ class Session:
             url=path,
         )
         if reason:
-            raise SessionFailed(reason)
+            raise SessionEnded(reason)
         return Page.read(method, page, final_path, text)
 
 
