@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 from msgspec import Meta, Struct, convert
 
-from chassis.values.datafile import require_decimal
+from chassis.values.money import require_decimal
 from currency_service.domain import BASE, RATE_DIGITS, Rates
 
 _CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"

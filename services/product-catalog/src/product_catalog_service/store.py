@@ -6,9 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct, json
 
-from chassis.values.datafile import require_decimal
 from chassis.values.fields import CONTROL
-from chassis.values.money import NANOS_PER_UNIT, Money
+from chassis.values.money import NANOS_PER_UNIT, Money, require_decimal
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
 # Forbid control characters: requests that contain them are refused, so such a product could never be requested.

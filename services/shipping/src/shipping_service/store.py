@@ -10,8 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, json
 
 from chassis.values.countries import normalize_country
-from chassis.values.datafile import require_decimal
-from chassis.values.money import NANOS_PER_UNIT, Money
+from chassis.values.money import NANOS_PER_UNIT, Money, require_decimal
 from shipping_service.domain import Bracket, RateCard, Zone
 
 Name = Annotated[str, Meta(pattern=r"\S", max_length=256)]

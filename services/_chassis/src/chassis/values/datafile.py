@@ -4,7 +4,6 @@ import gc
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -67,9 +66,3 @@ class DataFile(Generic[T]):
         # Kubernetes updates a ConfigMap by switching a symbolic link, which may change nothing but the inode.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
-def require_decimal(field: str, value: Decimal, *, lowest: Decimal, highest: Decimal, places: int) -> None:
-    """Raise ValueError if the value is out of range or has more than `places` decimal places."""
-    if not (value.is_finite() and lowest <= value <= highest and value == round(value, places)):
-        raise ValueError(f"`{field}` must be from {lowest:f} to {highest:f}, with at most {places} decimal places")

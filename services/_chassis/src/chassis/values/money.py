@@ -95,6 +95,12 @@ def divide_half_even(dividend: int, divisor: int) -> int:
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
+def require_decimal(field: str, value: Decimal, *, lowest: Decimal, highest: Decimal, places: int) -> None:
+    """Raise ValueError if the value is out of range or has more than `places` decimal places."""
+    if not (value.is_finite() and lowest <= value <= highest and value == round(value, places)):
+        raise ValueError(f"`{field}` must be from {lowest:f} to {highest:f}, with at most {places} decimal places")
+
+
 def round_to_minor_unit(amount: Money) -> Money:
     """Round half-even to the currency's minor unit. Raise AmountOutOfRange if the units don't fit into 64 bits."""
     step = 10 ** (9 - _MINOR_UNIT_DIGITS.get(amount.currency_code, 2))
