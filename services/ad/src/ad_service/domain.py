@@ -1,24 +1,25 @@
 """Ads, and how to select them by context keys."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from chassis.values.fields import limit_count
 
 MAX_CONTEXT_KEYS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Ad:
-    """A short text that links to a page.
+class Ad(Struct, frozen=True, forbid_unknown_fields=True):
+    """A short text that links to a page. `redirect_url` is a path, so ads can only link to the shop's own pages.
 
     The ad is shown on pages with a keyword in `contexts`, ignoring case. An ad without contexts is a house ad, which
     is shown on pages that no other ad matches.
     """
 
-    redirect_url: str
-    text: str
-    contexts: tuple[str, ...] = ()
+    redirect_url: Annotated[str, Meta(pattern=r"^/[!-~]*\Z", max_length=256)]
+    text: Annotated[str, Meta(pattern=r"\S", max_length=120)]
+    contexts: tuple[Annotated[str, Meta(pattern=r"\S", max_length=64)], ...] = ()
 
 
 class Inventory:

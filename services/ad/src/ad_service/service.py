@@ -14,4 +14,4 @@ class AdService(ad_pb2_grpc.AdServiceServicer):
 
     async def GetAds(self, request: ad_pb2.AdRequest, context: ServicerContext) -> ad_pb2.AdResponse:
         ads = self._ads.value.select(request.context_keys)
-        return ad_pb2.AdResponse(ads=[ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text) for ad in ads])
+        return ad_pb2.AdResponse(ads=[ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text.strip()) for ad in ads])
