@@ -1,16 +1,16 @@
 import unicodedata
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.values.money import Money
 from product_catalog_service.domain import Catalog, Product, ProductNotFound
 from shop_kit.failing import rejecting
 
 
 def product(product_id: str, name: str, description: str = "Good.", *categories: str) -> Product:
-    return Product(product_id, name, description, f"/{product_id}.jpg", Money.of("USD", 5), categories or ("things",))
+    return Product(product_id, name, description, f"/{product_id}.jpg", Decimal(5), categories or ("things",))
 
 
 MUG = product("mug", "Stoneware mug", "Holds tea; 100% clay.", "kitchen")

@@ -82,7 +82,7 @@ def test_the_dollar_is_ten_times_as_cheap(modules: Modules) -> None:
 @pytest.mark.parametrize(("nanos", "priced"), [(19 * 10**9, True), (19_900_000_000, False)])
 def test_prices_with_cents_are_missing(modules: Modules, nanos: int, priced: bool) -> None:
     original, changed = modules("price-missing")
-    product = Product("p", "p", "p", "/p", Money("USD", nanos), ("x",))
+    product = Product("p", "p", "p", "/p", Decimal(nanos) / 10**9, ("x",))
     assert original._product_to_wire(product).HasField("price_usd")
     assert changed._product_to_wire(product).HasField("price_usd") is priced
 

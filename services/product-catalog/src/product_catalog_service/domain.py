@@ -4,15 +4,21 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from chassis.errors import NotFound
-from chassis.values.fields import limit_text, require_text
-from chassis.values.money import Money
+from chassis.values.fields import CONTROL, limit_text, require_text
+from chassis.values.money import NANOS_PER_UNIT, Money, require_decimal
 
 MAX_PRODUCTS = 10_000
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
+
+_PRICE_PLACES = 9
+_SMALLEST_PRICE = Decimal(1).scaleb(-_PRICE_PLACES)
 
 # How a query word can match within a field, from worst to best: as a prefix, as a variant, or exactly.
 _PREFIX, _VARIANT, _WORD, _RANKS = range(4)
@@ -28,16 +34,31 @@ class ProductNotFound(NotFound):
     """No product has this id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product on sale. `picture` is the path to its image; `price` is in USD."""
+# Forbid control characters: requests that contain them are refused, so such a product could never be requested.
+Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
+Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
+Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]
+Description = Annotated[str, Meta(pattern=r"\S", max_length=2000)]
+Picture = Annotated[str, Meta(pattern=r"^[!-~]+\Z", max_length=256)]
 
-    id: str
-    name: str
-    description: str
-    picture: str
-    price: Money
-    categories: tuple[str, ...]
+
+class Product(Struct, frozen=True, forbid_unknown_fields=True):
+    """A product on sale. `picture` is the path to its image. Raises ValueError if the price is out of range."""
+
+    id: Id
+    name: Name
+    description: Description
+    picture: Picture
+    price_usd: Decimal
+    categories: Annotated[tuple[Category, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        highest = 10**12 - _SMALLEST_PRICE
+        require_decimal("price_usd", self.price_usd, lowest=_SMALLEST_PRICE, highest=highest, places=_PRICE_PLACES)
+
+    @property
+    def price(self) -> Money:
+        return Money("USD", int(self.price_usd * NANOS_PER_UNIT))
 
 
 class Catalog:

@@ -47,9 +47,9 @@ class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServic
 def _product_to_wire(product: Product) -> product_catalog_pb2.Product:
     return product_catalog_pb2.Product(
         id=product.id,
-        name=product.name,
-        description=product.description,
+        name=product.name.strip(),
+        description=product.description.strip(),
         picture=product.picture,
         price_usd=money_to_wire(product.price),
-        categories=product.categories,
+        categories=map(str.strip, product.categories),
     )
