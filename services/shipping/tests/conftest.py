@@ -2,21 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from chassis.values.money import Money
 from chassis.values.orders import Address, Item
 from shipping_service.domain import Bracket, Parcel, RateCard, Zone
 from shipping_service.manifest.sql import SqlManifest, open_manifest
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
-
-
-def usd(units: int) -> Money:
-    return Money.of("USD", units)
 
 
 @pytest.fixture
@@ -32,8 +28,8 @@ def parcel() -> Callable[..., Parcel]:
 @pytest.fixture
 def rate_card() -> RateCard:
     """Germany: $10 for up to 2 pieces, $20 for up to 5, $3 for each further piece. Elsewhere: $50, then $9 each."""
-    germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
-    return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))
+    germany = Zone("germany", [Bracket(2, Decimal(10)), Bracket(5, Decimal(20))], Decimal(3))
+    return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", [Bracket(1, Decimal(50))], Decimal(9)))
 
 
 @pytest.fixture

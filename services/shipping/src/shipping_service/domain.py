@@ -6,15 +6,18 @@ shipment requested after a fence fails.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from msgspec import Meta, Struct
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.values.countries import normalize_country
 from chassis.values.fields import limit_text, require_between
-from chassis.values.money import Money
+from chassis.values.money import NANOS_PER_UNIT, Money, require_decimal
 from chassis.values.orders import Address, Item, check_address
 from chassis.values.paging import KeyedEntry
 
@@ -62,33 +65,49 @@ class Parcel:
         return sum(item.quantity for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """The price of a parcel with at most `pieces` pieces."""
-
-    pieces: int
-    price: Money
+Name = Annotated[str, Meta(pattern=r"\S", max_length=256)]
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """Parcel prices for a group of countries.
+class Bracket(Struct, frozen=True, forbid_unknown_fields=True):
+    """The price of a parcel with at most `pieces` pieces. Raises ValueError if the price is out of range."""
+
+    pieces: Annotated[int, Meta(ge=1)]
+    price_usd: Decimal
+
+    def __post_init__(self) -> None:
+        _require_price("price_usd", self.price_usd)
+
+
+class Zone(Struct, frozen=True, forbid_unknown_fields=True):
+    """Parcel prices for a group of countries. Raises ValueError if a price is out of range or the brackets don't rise.
 
     Attributes:
         brackets: at least one bracket, sorted by ascending `pieces`; prices never decrease.
-        further_piece: the price of each piece beyond the last bracket.
+        further_piece_usd: the price of each piece beyond the last bracket.
+        countries: names or codes; None for the zone that covers all other countries.
     """
 
-    name: str
-    brackets: Sequence[Bracket]
-    further_piece: Money
+    name: Name
+    brackets: Annotated[list[Bracket], Meta(min_length=1)]
+    further_piece_usd: Decimal
+    countries: list[Name] | None = None
+
+    def __post_init__(self) -> None:
+        _require_price("further_piece_usd", self.further_piece_usd)
+        for lower, upper in zip(self.brackets, self.brackets[1:], strict=False):
+            if upper.pieces <= lower.pieces or upper.price_usd < lower.price_usd:
+                raise ValueError("the brackets must rise in pieces and never fall in price")
 
     def price(self, pieces: int) -> Money:
         """Return the price of a parcel with this many pieces. A parcel with more pieces never costs less."""
-        for bracket in self.brackets:
-            if pieces <= bracket.pieces:
-                return bracket.price
-        return self.brackets[-1].price + self.further_piece * (pieces - self.brackets[-1].pieces)
+        last = self.brackets[-1]
+        bracket = next((bracket for bracket in self.brackets if pieces <= bracket.pieces), last)
+        price = bracket.price_usd + self.further_piece_usd * max(0, pieces - last.pieces)
+        return Money("USD", int(price * NANOS_PER_UNIT))
+
+
+def _require_price(field: str, price: Decimal) -> None:
+    require_decimal(field, price, lowest=Decimal(0), highest=Decimal(1_000_000), places=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,6 @@ from chassis.failpoints import Failpoints
 from chassis.sql.database import Database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
-from chassis.values.money import Money
 from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import Journal
 from checkout_service.ports import JournalUnavailable
@@ -144,7 +144,7 @@ def payment(database: Database) -> list[object]:
 class _FixedRates:
     """A data file that never changes."""
 
-    value = RateCard({}, Zone("all", [Bracket(1, Money.of("USD", 5, 0))], Money.of("USD", 1, 500_000_000)))
+    value = RateCard({}, Zone("all", [Bracket(1, Decimal(5))], Decimal("1.5")))
 
 
 def shipping(database: Database) -> list[object]:
