@@ -34,23 +34,16 @@ class ProductNotFound(NotFound):
     """No product has this id."""
 
 
-# Forbid control characters: requests that contain them are refused, so such a product could never be requested.
-Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
-Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
-Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]
-Description = Annotated[str, Meta(pattern=r"\S", max_length=2000)]
-Picture = Annotated[str, Meta(pattern=r"^[!-~]+\Z", max_length=256)]
-
-
 class Product(Struct, frozen=True, forbid_unknown_fields=True):
     """A product on sale. `picture` is the path to its image. Raises ValueError if the price is out of range."""
 
-    id: Id
-    name: Name
-    description: Description
-    picture: Picture
+    # Forbid control characters: requests that contain them are refused, so such a product could never be requested.
+    id: Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
+    name: Annotated[str, Meta(pattern=r"\S", max_length=120)]
+    description: Annotated[str, Meta(pattern=r"\S", max_length=2000)]
+    picture: Annotated[str, Meta(pattern=r"^[!-~]+\Z", max_length=256)]
     price_usd: Decimal
-    categories: Annotated[tuple[Category, ...], Meta(min_length=1)]
+    categories: Annotated[tuple[Annotated[str, Meta(pattern=r"\S", max_length=64)], ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
         highest = 10**12 - _SMALLEST_PRICE
