@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -25,9 +24,8 @@ FRESH = (
 )
 
 
-@dataclass
-class FixedRates:
-    value: Rates = field(default_factory=lambda: Rates(FALLBACK_DAY, {"USD": Decimal(1)}))
+def fallback() -> Rates:
+    return Rates(FALLBACK_DAY, {"USD": Decimal(1)})
 
 
 def response(body: str | bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
@@ -55,21 +53,21 @@ async def publishing(*responses: bytes, trickle: bool = False) -> AsyncIterator[
 
 
 async def day_after_refresh(url: str, timeout_seconds: float = 5) -> date:
-    feed = RatesFeed(url, FixedRates(), timeout_seconds=timeout_seconds)
+    feed = RatesFeed(url, fallback, timeout_seconds=timeout_seconds)
     await feed.refresh()
-    return feed.value.day
+    return feed.current().day
 
 
 @pytest.mark.parametrize(("day", "used"), [("2025-01-02", date(2025, 1, 2)), ("2023-12-29", FALLBACK_DAY)])
 async def test_of_the_fetched_rates_and_the_fallback_those_of_the_later_day_are_used(day: str, used: date) -> None:
-    fallback = FixedRates()
+    own = [fallback()]
     async with publishing(response(FRESH.format(day))) as url:
-        feed = RatesFeed(url, fallback)
-        assert feed.value.day == FALLBACK_DAY
+        feed = RatesFeed(url, lambda: own[-1])
+        assert feed.current().day == FALLBACK_DAY
         await feed.refresh()
-        assert feed.value.day == used
-    fallback.value = Rates(date(2025, 1, 3), {"USD": Decimal(1)})
-    assert feed.value is fallback.value
+        assert feed.current().day == used
+    own.append(Rates(date(2025, 1, 3), {"USD": Decimal(1)}))
+    assert feed.current() is own[-1]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +89,12 @@ async def test_of_the_fetched_rates_and_the_fallback_those_of_the_later_day_are_
 )
 async def test_an_unusable_response_leaves_the_rates_unchanged_and_is_logged_without_the_url(unusable: bytes) -> None:
     async with publishing(response(FRESH.format("2025-01-02")), unusable) as url:
-        feed = RatesFeed(url, FixedRates())
+        feed = RatesFeed(url, fallback)
         await feed.refresh()
-        fetched = feed.value
+        fetched = feed.current()
         with structlog.testing.capture_logs() as events:
             await feed.refresh()
-    assert feed.value is fetched
+    assert feed.current() is fetched
     assert [event["log_level"] for event in events] == ["warning"]
     assert "secret" not in str(events)
 
@@ -115,9 +113,9 @@ async def test_an_endless_response_ends_at_the_timeout_or_the_size_limit(length:
 
 async def test_rates_are_fetched_again_after_each_interval() -> None:
     async with publishing(response(FRESH.format("2025-01-02")), b"", response(FRESH.format("2025-01-03"))) as url:
-        feed = RatesFeed(url, FixedRates())
+        feed = RatesFeed(url, fallback)
         async with in_background(partial(repeat, feed.refresh, 0, "rates not refreshed")):
-            assert await wait_until(lambda: feed.value.day == date(2025, 1, 3))
+            assert await wait_until(lambda: feed.current().day == date(2025, 1, 3))
 
 
 async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:

@@ -26,7 +26,7 @@ def rates() -> FixedRates:
 
 @pytest.fixture
 async def stub(rates: FixedRates) -> AsyncIterator[CurrencyServiceStub]:
-    async with connect(CurrencyService(rates)) as channel:
+    async with connect(CurrencyService(lambda: rates.value)) as channel:
         yield CurrencyServiceStub(channel)
 
 

@@ -12,7 +12,6 @@ from chassis.background import Loop, in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, SecretStr, ServiceSettings, secret_url
 from chassis.values.datafile import DataFile
-from currency_service.domain import RatesSource
 from currency_service.service import CurrencyService
 from currency_service.store import parse_rates
 from shop import currency_pb2_grpc
@@ -28,14 +27,15 @@ class Settings(ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     file = DataFile(settings.rates_file, parse_rates)
-    rates: RatesSource = file
     watching: list[Loop] = [file.watch]
+    feed = None
     if settings.rates_url:
         from currency_service.clients import RatesFeed  # noqa: PLC0415 - httpx2 takes 2 MB: load it only if needed
 
-        rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
+        feed = RatesFeed(settings.rates_url.get_secret_value(), lambda: file.value)
         watching.append(partial(repeat, feed.refresh, settings.rates_refresh_seconds, "rates not refreshed"))
-    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
+    currency = CurrencyService(feed.current if feed else lambda: file.value)
+    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, currency)
     async with in_background(*watching):
         yield
 

@@ -1,10 +1,10 @@
 import asyncio
+from collections.abc import Callable
 
 import httpx2
 import structlog
-from typing_extensions import override
 
-from currency_service.domain import Rates, RatesSource
+from currency_service.domain import Rates
 from currency_service.store import parse_rates
 
 log = structlog.get_logger()
@@ -13,22 +13,20 @@ TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 256 * 1024
 
 
-class RatesFeed(RatesSource):
+class RatesFeed:
     """Fetches exchange rates from a URL. Uses the fallback's rates if they are newer, or if no fetch has succeeded.
 
     `timeout_seconds` limits the total time of each fetch.
     """
 
-    def __init__(self, url: str, fallback: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str, fallback: Callable[[], Rates], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._url = url
         self._fallback = fallback
         self._timeout_seconds = timeout_seconds
         self._fetched: Rates | None = None
 
-    @property
-    @override
-    def value(self) -> Rates:
-        fallback = self._fallback.value
+    def current(self) -> Rates:
+        fallback = self._fallback()
         return self._fetched if self._fetched and self._fetched.day >= fallback.day else fallback
 
     async def refresh(self) -> None:
@@ -38,7 +36,7 @@ class RatesFeed(RatesSource):
                 fetched = parse_rates(await self._fetch())
         except (httpx2.HTTPError, OSError, ValueError) as error:
             # Log only the error's type, because its text may quote the URL, which may contain an API key.
-            log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
+            log.warning("rates not refreshed", day=str(self.current().day), error=type(error).__name__)
         else:
             self._fetched = fetched
             log.info("rates refreshed", day=str(fetched.day), currencies=len(fetched.codes))

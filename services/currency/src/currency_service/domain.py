@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Protocol
 
 from chassis.errors import InvalidArgument
 from chassis.values.money import Money, divide_half_even
@@ -44,8 +43,3 @@ class Rates:
         if rate is None:
             raise CurrencyNotSupported.field(field, "must be a supported currency")
         return rate
-
-
-class RatesSource(Protocol):
-    @property
-    def value(self) -> Rates: ...

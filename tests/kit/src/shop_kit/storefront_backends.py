@@ -202,7 +202,7 @@ class Backends:
     """The services that the storefront calls."""
 
     def __init__(self) -> None:
-        catalog = catalog_file()
+        catalog, rates = catalog_file(), DataFile(DATA["rates.xml"], parse_rates)
 
         async def read_products() -> Catalog:
             return Catalog(Product(product.id, product.categories) for product in catalog.value.catalog.products)
@@ -211,7 +211,7 @@ class Backends:
         self.checkout = FakeCheckout()  # type: ignore[abstract] # it has the methods that the storefront calls
         self.checkout_peer = Peer(self.checkout)
         self.catalog = Peer(ProductCatalogService(catalog))
-        self.currency = Peer(CurrencyService(DataFile(DATA["rates.xml"], parse_rates)))
+        self.currency = Peer(CurrencyService(lambda: rates.value))
         self.cart = Peer(CartService(self.carts, Telemetry()))
         self.recommendation = Peer(RecommendationService(read_products))
         self.ad = Peer(AdService(DataFile(DATA["ads.json"], parse_ads)))
