@@ -76,10 +76,8 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer, pb2_grpc.Shipme
 
 def _outcome_to_wire(entry: Entry) -> pb2.ResolveShipmentResponse:
     if entry.parcel is None:
-        fenced = pb2.ShipmentFenced(existing=entry.existing)
-        return pb2.ResolveShipmentResponse(fenced=fenced)
-    shipped = pb2.Shipment(tracking_id=entry.tracking_id)
-    return pb2.ResolveShipmentResponse(shipped=shipped)
+        return pb2.ResolveShipmentResponse(fenced=pb2.ShipmentFenced(existing=entry.existing))
+    return pb2.ResolveShipmentResponse(shipped=pb2.Shipment(tracking_id=entry.tracking_id))
 
 
 def _shipment_to_wire(entry: Entry) -> pb2.RecordedShipment:
