@@ -28,8 +28,8 @@ def parcel() -> Callable[..., Parcel]:
 @pytest.fixture
 def rate_card() -> RateCard:
     """Germany: $10 for up to 2 pieces, $20 for up to 5, $3 for each further piece. Elsewhere: $50, then $9 each."""
-    germany = Zone("germany", [Bracket(2, Decimal(10)), Bracket(5, Decimal(20))], Decimal(3))
-    return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", [Bracket(1, Decimal(50))], Decimal(9)))
+    germany = Zone("germany", [Bracket(2, Decimal(10)), Bracket(5, Decimal(20))], Decimal(3), ["germany", "de"])
+    return RateCard([germany, Zone("elsewhere", [Bracket(1, Decimal(50))], Decimal(9))])
 
 
 @pytest.fixture

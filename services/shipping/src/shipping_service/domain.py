@@ -6,7 +6,7 @@ shipment requested after a fence fails.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -110,17 +110,22 @@ def _require_price(field: str, price: Decimal) -> None:
     require_decimal(field, price, lowest=Decimal(0), highest=Decimal(1_000_000), places=2)
 
 
-@dataclass(frozen=True, slots=True)
 class RateCard:
     """The shipping prices for all countries.
 
-    Attributes:
-        zones: maps countries, spelled as `normalize_country` returns them, to zones.
-        default_zone: the zone for all other countries, so that every address has a price.
+    Raises ValueError unless exactly one zone has no countries, or if a country is in two zones.
     """
 
-    zones: Mapping[str, Zone]
-    default_zone: Zone
+    def __init__(self, zones: Sequence[Zone]) -> None:
+        default_zones = [zone for zone in zones if zone.countries is None]
+        if len(default_zones) != 1:
+            raise ValueError("there must be exactly one zone without countries, which covers all others")
+        self.default_zone = default_zones[0]
+        self.zones: dict[str, Zone] = {}
+        for zone in zones:
+            for country in map(normalize_country, zone.countries or ()):
+                if self.zones.setdefault(country, zone) is not zone:
+                    raise ValueError(f"{country!r} is in two zones: {self.zones[country].name!r} and {zone.name!r}")
 
     def quote(self, parcel: Parcel) -> Money:
         """Return the price of a parcel. Raise InvalidArgument if a field is invalid."""

@@ -144,7 +144,7 @@ def payment(database: Database) -> list[object]:
 class _FixedRates:
     """A data file that never changes."""
 
-    value = RateCard({}, Zone("all", [Bracket(1, Decimal(5))], Decimal("1.5")))
+    value = RateCard([Zone("all", [Bracket(1, Decimal(5))], Decimal("1.5"))])
 
 
 def shipping(database: Database) -> list[object]:
