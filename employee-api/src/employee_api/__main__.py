@@ -23,13 +23,13 @@ from chassis.telemetry import logging
 from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
-from employee_api.database import MIGRATIONS, utc_now
+from employee_api.database import MIGRATIONS, transaction, utc_now
 from employee_api.errors import ApiError
 from employee_api.http.inputs import JsonBody
 from employee_api.settings import PASSWORD_MIN_LENGTH, AuthMode, EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import NewUserPreparer
-from employee_api.users.repository import UserRepository
+from employee_api.users.repository import add_user
 from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
@@ -101,11 +101,12 @@ def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> N
 async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     engine = open_engine(settings.database_url.get_secret_value())
     try:
-        users = UserRepository(engine, utc_now)
         # In every mode, because whoever adds the first manager is about to enforce authorization.
         shortest = settings.password_min_length or PASSWORD_MIN_LENGTH
         new_users = NewUserPreparer(PasswordHasher(1), shortest, settings.breached_passwords_file)
-        user = await users.add(await new_users.prepare(new), None)
+        password_hash = await new_users.hash(new.password)
+        async with transaction(engine) as connection:
+            user = await add_user(connection, new, password_hash, None, utc_now())
     finally:
         await engine.dispose()
     log.info("added", user_id=str(user.id), role=user.role)

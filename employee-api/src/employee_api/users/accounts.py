@@ -20,7 +20,7 @@ from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.links import end_access
 from employee_api.users.registration import NewUserBody, NewUserPreparer
-from employee_api.users.repository import RECORDED_FIELDS, UserRepository, avatar, lock_user, save_user
+from employee_api.users.repository import RECORDED_FIELDS, UserRepository, add_user, avatar, lock_user, save_user
 from employee_api.users.schemas import DEFAULT_ROLE, AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
 
 UserT = TypeVar("UserT", bound=UserOutput)
@@ -48,8 +48,9 @@ class UserHandlers(Repository):
     )  # fmt: skip
     async def add_user(self, call: Call[UserInput]) -> UserOutput:
         self.authorizer.require_higher(call.actor, call.input.role or DEFAULT_ROLE, "add_user")
-        new = await call.while_connected(self.new_users.prepare(call.input))
-        user = await self.users.add(new, call.actor)
+        password_hash = await call.while_connected(self.new_users.hash(call.input.password))
+        async with transaction(self.engine) as connection:
+            user = await add_user(connection, call.input, password_hash, call.actor, self.clock())
         call.response_headers["location"] = f"/api/auth/users/{user.id}"
         return user
 
@@ -67,7 +68,7 @@ class UserHandlers(Repository):
             remaining_actor = None if actor and actor.id == user_id else actor
             await _leave_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
-            recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
+            recorded = user.model_dump(include=RECORDED_FIELDS)
             deleted = Subject("user", user_id, user.name, before=recorded)
             await record(connection, remaining_actor, "deleted", now, deleted)
         return Deleted(id=user_id)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from chassis.errors import FieldViolation
 from chassis.values.networks import network
 from employee_api import errors
-from employee_api.access import Access, Actor
+from employee_api.access import Access
 from employee_api.activities import Subject, record
 from employee_api.breached_passwords import is_breached
 from employee_api.database import Repository, shared_transaction, transaction
@@ -26,14 +26,13 @@ from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
 from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import NewUser, UserRepository, lock_actor
+from employee_api.users.repository import UserRepository, add_user, lock_actor
 from employee_api.users.schemas import (
     DEFAULT_ROLE,
     CreatedInvitation,
     InvitationInput,
     InvitationOutput,
     RegistrationInput,
-    UserInput,
     UserOutput,
 )
 
@@ -71,10 +70,6 @@ class NewUserPreparer:
     password_hasher: PasswordHasher
     min_length: int
     breached: Path | None = None
-
-    async def prepare(self, new: UserInput) -> NewUser:
-        password_hash = await self.hash(new.password)
-        return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
         """Hash a user's new password. If it breaks a rule, raise WeakPassword, which names the request's `field`."""
@@ -121,23 +116,20 @@ class RegistrationHandlers(Repository):
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
         await self._count(count_key(*source))
-        new = await call.while_connected(self.new_users.prepare(call.input))
-        if invitation is None:
-            new = replace(new, role=DEFAULT_ROLE, approved=False) if self.authorizer.enforced else new
-            user = await self.users.add(new, call.actor)
-        else:
-            user = await self._add_invited(new, invitation, call.actor)
+        password_hash = await call.while_connected(self.new_users.hash(call.input.password))
+        now, enforced, origin = self.clock(), self.authorizer.enforced, {}
+        granted: dict[str, str | None] = {"role": DEFAULT_ROLE} if enforced else {}
+        async with transaction(self.engine) as connection:
+            if invitation is not None:
+                link = await use_link(connection, LinkPurpose.INVITATION, invitation, now, require_manager=enforced)
+                if link is None:
+                    raise errors.InvalidInvitation
+                granted, origin = {"role": link.role, "dept": link.dept or call.input.dept}, {"invitation_id": link.id}
+            new = call.input.model_copy(update=granted)
+            approved = not enforced or invitation is not None
+            user = await add_user(connection, new, password_hash, call.actor, now, approved=approved, **origin)
         call.response_headers["location"] = f"/api/auth/users/{user.id}"
         return user
-
-    async def _add_invited(self, new: NewUser, invitation: str, actor: Actor | None) -> UserOutput:
-        now, enforced = self.clock(), self.authorizer.enforced
-        async with transaction(self.engine) as connection:
-            link = await use_link(connection, LinkPurpose.INVITATION, invitation, now, require_manager=enforced)
-            if link is None:
-                raise errors.InvalidInvitation
-            invited = replace(new, role=link.role, dept=link.dept or new.dept)
-            return await self.users.add_within(connection, invited, actor, invitation_id=link.id)
 
     @operation(
         "POST", "/api/auth/invitations", "Invite someone to register with a role", Access.MANAGEMENT, creates=True,

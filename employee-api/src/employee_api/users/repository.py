@@ -1,6 +1,7 @@
 import random
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Insert, RowMapping, Update, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -13,23 +14,13 @@ from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
 from employee_api.fields import email_key, parse_id
 from employee_api.models import User
-from employee_api.users.schemas import AccountOutput, UserOutput
+from employee_api.users.schemas import DEFAULT_ROLE, AccountOutput, UserInput, UserOutput
 
 COLORS = ("#818cf8", "#f59e0b", "#34d399", "#f472b6", "#fb923c", "#60a5fa", "#a78bfa")
-RECORDED_FIELDS = ("name", "email", "role", "dept")
+RECORDED_FIELDS = {"name", "email", "role", "dept"}
 _CAN_MANAGE: ColumnElement[bool] = and_(
     col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
 )
-
-
-@dataclass(frozen=True)
-class NewUser:
-    name: str
-    email: str
-    password_hash: str
-    role: str
-    dept: str
-    approved: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,30 +69,35 @@ class UserRepository(Repository):
         async with transaction(self.engine) as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
-        """Create and return a user. Raise EmailTaken if another user has the e-mail."""
-        async with transaction(self.engine) as connection:
-            return await self.add_within(connection, new, actor)
 
-    async def add_within(
-        self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
-    ) -> UserOutput:
-        """Like `add`, but in the caller's transaction. The recorded activity names the invitation, if any."""
-        now = self.clock()
-        user = User(
-            id=uuid.uuid4(),
-            email_key=email_key(new.email),
-            color=random.SystemRandom().choice(COLORS),
-            avatar=avatar(new.name),
-            created_at=now,
-            **asdict(new),
-        )
-        recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
-        if invitation_id is not None:
-            recorded["invitation_id"] = invitation_id
-        await save_user(connection, insert(User).values(user.model_dump()))
-        await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
-        return UserOutput.model_validate(user)
+async def add_user(
+    connection: AsyncConnection,
+    new: UserInput,
+    password_hash: str,
+    actor: Actor | None,
+    now: datetime,
+    *,
+    approved: bool = True,
+    **origin: uuid.UUID,
+) -> UserOutput:
+    """Create and return a user, and record where they come from. Raise EmailTaken if another user has the e-mail."""
+    user = User(
+        id=uuid.uuid4(),
+        name=new.name,
+        email=new.email,
+        email_key=email_key(new.email),
+        password_hash=password_hash,
+        role=new.role or DEFAULT_ROLE,
+        color=random.SystemRandom().choice(COLORS),
+        avatar=avatar(new.name),
+        dept=new.dept or "",
+        approved=approved,
+        created_at=now,
+    )
+    await save_user(connection, insert(User).values(user.model_dump()))
+    recorded = user.model_dump(include=RECORDED_FIELDS) | origin
+    await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
+    return UserOutput.model_validate(user)
 
 
 def avatar(name: str) -> str:

@@ -20,9 +20,11 @@ from chassis.sql.engine import open_engine
 from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
+from employee_api.database import transaction
 from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.repository import add_user
+from employee_api.users.schemas import UserInput
 from shop_kit.settings import load_settings
 
 PASSWORD = "correct horse"
@@ -68,8 +70,9 @@ class Api:
 
     async def store_user(self, email: str, role: str = "employee", name: str = "Ada Lovelace") -> dict[str, Any]:
         """Add a user with PASSWORD past the API, which may need a session for it, and return them."""
-        users = UserRepository(self.engine, self.clock)
-        user = await users.add(NewUser(name, email, await self.hasher.hash(PASSWORD), role, ""), None)
+        new = UserInput(name=name, email=email, password=PASSWORD, role=role)
+        async with transaction(self.engine) as connection:
+            user = await add_user(connection, new, await self.hasher.hash(PASSWORD), None, self.clock())
         return user.model_dump(mode="json")
 
     async def answer(
