@@ -5,7 +5,7 @@ Unless `AUTH_MODE` is `off`, attempts are also recorded. With `enforce`, too man
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -25,11 +25,12 @@ from employee_api.fields import MAX_EMAIL_LENGTH, MAX_PASSWORD_LENGTH, email_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Call, operation
+from employee_api.models import User
 from employee_api.schemas import Success
 from employee_api.settings import AuthMode
 from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import HashingQueue, PasswordHasher
-from employee_api.users.repository import Account, UserRepository
+from employee_api.users.repository import UserRepository
 from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 
@@ -89,15 +90,15 @@ class LoginHandlers:
             verified = await self._verify(call, HashingQueue.LOGIN)
             if isinstance(verified, Outcome):
                 raise errors.InvalidCredentials
-            return verified.user
+            return UserOutput.model_validate(verified)
         async with self._attempt(call, email_key(call.input.email), "login") as attempt:
             verified = await self._verify(call, attempt.queue)
             if isinstance(verified, Outcome):
                 await self._record_failure(call, attempt, verified)
                 raise errors.InvalidCredentials
             await self._succeed(call, attempt, verified)
-        add_log_fields(verified.user.id)
-        return verified.user
+        add_log_fields(verified.id)
+        return UserOutput.model_validate(verified)
 
     @operation("POST", "/api/auth/logout", "End the session, if there is one", sets_cookies=True)
     async def logout(self, call: Call[None]) -> Success:
@@ -121,30 +122,30 @@ class LoginHandlers:
         enforced_failures=(errors.TooManyFailedLogins(),),
     )  # fmt: skip
     async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
-        account = await self._confirm(call, "create_token")
+        user = await self._confirm(call, "create_token")
         async with shared_transaction():
             token = await self.tokens.create(call)
-            if not await self.users.lock_unchanged(account):  # the password has changed since it was verified
+            if not await self.users.lock_unchanged(user):  # the password has changed since it was verified
                 raise errors.WrongPassword
         return token
 
-    async def _confirm(self, call: Call[Any], operation: str) -> Account:
-        """Return the caller's account. Raise WrongPassword if the request's `current_password` is wrong.
+    async def _confirm(self, call: Call[Any], operation: str) -> User:
+        """Return the caller. Raise WrongPassword if the request's `current_password` is wrong.
 
         A wrong password counts as a failed login, so a stolen session doesn't make the password easier to guess.
         """
-        account = await self.users.find_account(id=call.user.id)
-        if account is None:
+        user = await self.users.find(id=call.user.id)
+        if user is None:
             raise errors.AuthenticationRequired
-        async with self._attempt(call, email_key(account.user.email), operation) as attempt:
+        async with self._attempt(call, user.email_key, operation) as attempt:
             given = call.input.current_password
-            verification = self.password_hasher.verify(given, account.password_hash, attempt.queue)
+            verification = self.password_hasher.verify(given, user.password_hash, attempt.queue)
             correct, _ = await call.while_connected(verification)
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
             await self.limiter.counts.reset([attempt.own])  # keep the network's count: an attacker may have caused it
-        return account
+        return user
 
     @asynccontextmanager
     async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
@@ -160,31 +161,31 @@ class LoginHandlers:
                 self.authorizer.refuse(exceeded, operation)
             yield attempt
 
-    async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> Account | Outcome:
-        """Return the account if its user may log in with this password; otherwise, the reason for the failure."""
-        account = await self.users.find_account(email_key=email_key(call.input.email))
-        stored = account.password_hash if account else None
+    async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> User | Outcome:
+        """Return the user if they may log in with this password; otherwise, the reason for the failure."""
+        user = await self.users.find(email_key=email_key(call.input.email))
+        stored = user.password_hash if user else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)
         correct, new_hash = await call.while_connected(verification)
-        if account is None or not correct:
+        if user is None or not correct:
             return Outcome.WRONG_PASSWORD
-        if account.deactivated:
+        if user.deactivated_at is not None:
             return Outcome.DEACTIVATED
         if new_hash is not None:
-            await self.users.update_password_hash(account, new_hash)
-            account = replace(account, password_hash=new_hash)
-        return account
+            await self.users.update_password_hash(user, new_hash)
+            user.password_hash = new_hash
+        return user
 
     # To avoid deadlocks, the transactions below lock users before failure counts.
 
-    async def _succeed(self, call: Call[Any], attempt: Attempt, account: Account) -> None:
+    async def _succeed(self, call: Call[Any], attempt: Attempt, user: User) -> None:
         async with shared_transaction():
             # Don't create a session if the password has changed since it was verified.
-            if not await self.users.lock_unchanged(account):
+            if not await self.users.lock_unchanged(user):
                 raise errors.InvalidCredentials
-            token = await self.sessions.create(account.user.id, call.origin)
+            token = await self.sessions.create(user.id, call.origin)
             if attempt.device is None:
-                device_token = await self.devices.add(account.user.id)
+                device_token = await self.devices.add(user.id)
             else:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)

@@ -14,7 +14,7 @@ from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
 from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
 from employee_api.users.registration import NewUserPreparer
-from employee_api.users.repository import Account, lock_user
+from employee_api.users.repository import lock_user
 from employee_api.users.schemas import CreatedPasswordReset, PasswordChangeInput, PasswordResetInput
 
 _RESET_LIFETIME = timedelta(hours=24)
@@ -30,12 +30,12 @@ class PasswordHandlers(Repository):
     new_users: NewUserPreparer
     authorizer: Authorizer
 
-    async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
+    async def change(self, call: Call[PasswordChangeInput], verified: User) -> None:
         """Change the password; end all access but this session. Raise WrongPassword if another request changed it."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
-            user = await lock_user(connection, account.user.id, call.user)
-            unchanged = (col(User.id) == user.id, col(User.password_hash) == account.password_hash)
+            user = await lock_user(connection, verified.id, call.user)
+            unchanged = (col(User.id) == user.id, col(User.password_hash) == verified.password_hash)
             changed = await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
             if changed.rowcount == 0:
                 raise errors.WrongPassword

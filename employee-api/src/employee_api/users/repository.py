@@ -1,6 +1,5 @@
 import random
 import uuid
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Insert, RowMapping, Update, and_, insert, or_, select, update
@@ -23,15 +22,6 @@ _CAN_MANAGE: ColumnElement[bool] = and_(
 )
 
 
-@dataclass(frozen=True)
-class Account:
-    """A user with the data needed to verify a login."""
-
-    user: UserOutput
-    password_hash: str
-    deactivated: bool
-
-
 class UserRepository(Repository):
     async def list_all(self) -> list[UserOutput]:
         async with self.reads.connect() as connection:
@@ -40,13 +30,10 @@ class UserRepository(Repository):
             # Don't validate stored values again: with thousands of users, that would take most of the request's time.
             return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
-    async def find_account(self, **unique: object) -> Account | None:
-        """Return the account with the given `id` or `email_key`, or None if there is no such account."""
-        columns = (*UserOutput.columns(User), col(User.password_hash), col(User.deactivated_at))
-        row = await self.find_row(select(*columns).filter_by(**unique))
-        if row is None:
-            return None
-        return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
+    async def find(self, **unique: object) -> User | None:
+        """Return the user with the given `id` or `email_key`, or None if there is no such user."""
+        row = await self.find_row(select(User).filter_by(**unique))
+        return User(**row) if row else None
 
     async def find_role(self, user_id: str) -> str | None:
         """Return a user's role, or None for an unknown or malformed id."""
@@ -57,14 +44,14 @@ class UserRepository(Repository):
         """Return whether any user can manage others."""
         return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
-    async def update_password_hash(self, account: Account, password_hash: str) -> None:
+    async def update_password_hash(self, user: User, password_hash: str) -> None:
         """Store a new hash of the same password, unless the password has since been changed."""
-        unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
+        unchanged = (col(User.id) == user.id, col(User.password_hash) == user.password_hash)
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
-    async def lock_unchanged(self, account: Account) -> bool:
-        """Lock the account until the transaction ends; return whether it is still active with the same password."""
-        same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
+    async def lock_unchanged(self, user: User) -> bool:
+        """Lock the user until the transaction ends; return whether they are still active with the same password."""
+        same = (col(User.id) == user.id, col(User.password_hash) == user.password_hash)
         query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
         async with transaction(self.engine) as connection:
             return (await connection.execute(query)).first() is not None
