@@ -56,7 +56,6 @@ class ApiTokenHandlers(Repository):
             await connection.execute(insert(ApiToken).values(token.model_dump(exclude={"token", "scopes"}) | row))
             values = {"token_id": token.id, "name": token.name, "scopes": scopes}
             await record(connection, owner, "created_token", now, Subject("user", user.id, user.name, after=values))
-        call.response_headers["location"] = f"/api/auth/tokens/{token.id}"
         call.response_headers["cache-control"] = "no-store"
         return token
 

@@ -85,7 +85,8 @@ class Operation:
     Attributes:
         named: the operation's unique name in the API; by default the handler's name.
         reads: the function that creates a RequestInput from a model; by default QueryParameters for GET, else JsonBody.
-        creates: whether a successful response has status 201 and a `Location` header with the new resource's path.
+        creates: whether a successful response has status 201 and a `Location` header with the new resource's path,
+            which is below the operation's path unless the handler sets another.
         tagged: whether a successful response has an `ETag` header. A GET then also supports `If-None-Match`.
         sets_cookies: whether a successful response sets cookies (never if authorization is off).
         csv_example: a function that returns an example for the API description; set only if the handler returns CSV.
@@ -196,6 +197,8 @@ class Operation:
         result = await self.handler(call)
         if isinstance(result, Response):
             return result
+        if self.creates:
+            call.response_headers.setdefault("location", f"{self.path.format_map(call.ids)}/{result.id}")
         if self.tagged:
             call.response_headers["etag"] = tag = etag(result)
             if self.revalidates and is_unchanged(_joined(call.request, "if-none-match"), tag):

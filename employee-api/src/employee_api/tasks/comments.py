@@ -59,7 +59,6 @@ class CommentHandlers(Repository):
             await connection.execute(insert(Comment).values(comment.model_dump()))
             commented = Subject("task", task_id, task.title, after={"comment_id": comment.id})
             await record(connection, call.actor, "commented", now, commented)
-        call.response_headers["location"] = f"/api/tasks/{task_id}/comments/{comment.id}"
         return comment
 
     @operation(

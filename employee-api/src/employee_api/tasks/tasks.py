@@ -81,7 +81,6 @@ class TaskHandlers(Repository):
             await _lock_assignee_and_reporter(connection, call.actor, values)
             await connection.execute(insert(Task).values(task.model_dump()))
             await record(connection, call.actor, "created", now, Subject("task", task.id, task.title, after=values))
-        call.response_headers["location"] = f"/api/tasks/{task.id}"
         return task
 
     @operation(

@@ -50,9 +50,7 @@ class UserHandlers(Repository):
         self.authorizer.require_higher(call.actor, call.input.role or DEFAULT_ROLE, "add_user")
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         async with transaction(self.engine) as connection:
-            user = await add_user(connection, call.input, password_hash, call.actor, self.clock())
-        call.response_headers["location"] = f"/api/auth/users/{user.id}"
-        return user
+            return await add_user(connection, call.input, password_hash, call.actor, self.clock())
 
     @operation(
         "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks", Access.SUBORDINATE,

@@ -145,7 +145,6 @@ class RegistrationHandlers(Repository):
             link, token = await create_link(connection, LinkPurpose.INVITATION, lifetime, call.actor, now, **allowed)
             invited = Subject("invitation", link.id, link.role, after=allowed)
             await record(connection, call.actor, "created", now, invited)
-        call.response_headers["location"] = f"/api/auth/invitations/{link.id}"
         return CreatedInvitation.model_validate(link.model_dump() | {"token": token})
 
     @operation(
