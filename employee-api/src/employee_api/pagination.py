@@ -3,26 +3,24 @@
 import base64
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
 import orjson
-from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from sqlalchemy import ColumnElement, Select, SQLColumnExpression, and_, literal, or_, tuple_
 from sqlmodel import col
 
 from chassis.errors import FieldViolation
 from employee_api.database import Repository
 from employee_api.errors import BadRequest
-from employee_api.fields import Limit
+from employee_api.fields import Limit, Moment
 from employee_api.models import Entity
 from employee_api.schemas import Input, Output
 
 OutputT = TypeVar("OutputT", bound=Output)
 
-TIMESTAMPS: TypeAdapter[datetime] = TypeAdapter(
-    Annotated[AwareDatetime, AfterValidator(lambda timestamp: timestamp.astimezone(UTC))]
-)
+TIMESTAMPS: TypeAdapter[datetime] = TypeAdapter(Moment)
 _CURSOR: TypeAdapter[tuple[str, Any, uuid.UUID]] = TypeAdapter(tuple[str, Any, uuid.UUID])
 
 
