@@ -60,7 +60,7 @@ async def test_accept_chooses_the_format_of_errors(api: Api) -> None:
 
 
 async def test_every_error_has_a_document_and_its_headers(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("employee_api.users.repository.UserRepository.list_all")
+    monkeypatch.delattr("employee_api.database.Repository.reads")
     async with start_api() as open_api, start_api(auth_mode="enforce") as enforced:
         for api, request_line, code, header in (
             (open_api, "GET /nowhere", "NOT_FOUND", ("vary", "Accept")),

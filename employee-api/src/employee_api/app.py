@@ -64,10 +64,10 @@ def build(
     passwords = PasswordHandlers(engine, clock, new_users, authorizer)
     logins = LoginHandlers(users, password_hasher, sessions, devices, sign_ins, authorizer, limiter, passwords, tokens)
     registration = RegistrationHandlers(
-        engine, clock, users, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
+        engine, clock, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
     )
     exports = ExportHandlers(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
-    accounts = UserHandlers(engine, clock, users, new_users, authorizer), sessions, tokens
+    accounts = UserHandlers(engine, clock, new_users, authorizer), sessions, tokens
     tasks = TaskHandlers(engine, clock), CommentHandlers(engine, clock, authorizer)
     activities = ActivityHandlers(engine, clock)
     operations = operations_of(logins, sign_ins, passwords, registration, *accounts, *tasks, activities, exports)

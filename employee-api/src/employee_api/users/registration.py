@@ -21,12 +21,12 @@ from employee_api.fields import MAX_PASSWORD_LENGTH, email_key, normalize_passwo
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import NOT_ALLOWED, JsonBody
 from employee_api.http.operations import Call, operation
-from employee_api.models import SingleUseLink
+from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
 from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import UserRepository, add_user, lock_actor
+from employee_api.users.repository import CAN_MANAGE, add_user, lock_actor
 from employee_api.users.schemas import (
     DEFAULT_ROLE,
     CreatedInvitation,
@@ -95,7 +95,6 @@ class RegistrationHandlers(Repository):
         per_address: the maximum number of attempts per window, counted by invitation or, without one, by network.
     """
 
-    users: UserRepository
     new_users: NewUserPreparer
     authorizer: Authorizer
     counts: FailureCounts
@@ -186,7 +185,7 @@ class RegistrationHandlers(Repository):
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
         if self.mode is RegistrationMode.CLOSED:
             raise errors.RegistrationClosed
-        if self.mode is None and await self.users.is_managed():
+        if self.mode is None and await self.find_row(select(col(User.id)).where(CAN_MANAGE).limit(1)) is not None:
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, key: bytes) -> None:

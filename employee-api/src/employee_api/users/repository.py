@@ -17,19 +17,12 @@ from employee_api.users.schemas import DEFAULT_ROLE, AccountOutput, UserInput, U
 
 COLORS = ("#818cf8", "#f59e0b", "#34d399", "#f472b6", "#fb923c", "#60a5fa", "#a78bfa")
 RECORDED_FIELDS = {"name", "email", "role", "dept"}
-_CAN_MANAGE: ColumnElement[bool] = and_(
+CAN_MANAGE: ColumnElement[bool] = and_(
     col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
 )
 
 
 class UserRepository(Repository):
-    async def list_all(self) -> list[UserOutput]:
-        async with self.reads.connect() as connection:
-            query = select(*UserOutput.columns(User)).order_by(col(User.created_at), col(User.id))
-            rows, names = await connection.execute(query), UserOutput.model_fields
-            # Don't validate stored values again: with thousands of users, that would take most of the request's time.
-            return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
-
     async def find(self, **unique: object) -> User | None:
         """Return the user with the given `id` or `email_key`, or None if there is no such user."""
         row = await self.find_row(select(User).filter_by(**unique))
@@ -39,10 +32,6 @@ class UserRepository(Repository):
         """Return a user's role, or None for an unknown or malformed id."""
         row = await self.find_row(select(col(User.role)).where(col(User.id) == parse_id(user_id)))
         return None if row is None else row["role"]
-
-    async def is_managed(self) -> bool:
-        """Return whether any user can manage others."""
-        return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
     async def update_password_hash(self, user: User, password_hash: str) -> None:
         """Store a new hash of the same password, unless the password has since been changed."""
@@ -115,7 +104,7 @@ async def lock_user(
     """
     conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
     if ends_management is not None:
-        conditions.append(_CAN_MANAGE)
+        conditions.append(CAN_MANAGE)
     users = await lock_users(connection, or_(*conditions))
     if actor is not None and (actor.id not in users or users[actor.id]["deactivated_at"] is not None):
         raise AuthenticationRequired
