@@ -35,7 +35,7 @@ def page(document: Json, mode: AuthMode) -> str:
     meanings: dict[str, str] = orjson.loads(Path(__file__).with_name("errors.json").read_bytes())
     environment.filters |= {"text": _text, "anchor": error_anchor, "meaning": meanings.__getitem__}
     environment.filters["code"] = Markup("<code>{}</code>").format  # escapes the text
-    errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
+    errors = sorted((kind() for kind in ApiError.__subclasses__()), key=lambda error: (error.status, error.reason))
     return environment.get_template("page.html").render(
         document=document,
         mode=mode,
@@ -90,7 +90,3 @@ def _target(path: str, parameters: list[Json]) -> str:
         elif parameter["in"] == "query" and (parameter["required"] or "examples" in parameter["schema"]):
             query[parameter["name"]] = parameter["example"]
     return f"{path}?{urlencode(query)}" if query else path
-
-
-def every_error() -> list[ApiError]:
-    return [kind() for kind in ApiError.__subclasses__()]
