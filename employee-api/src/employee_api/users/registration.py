@@ -112,7 +112,12 @@ class RegistrationHandlers(Repository):
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
         """Create a user. An invitation sets their role; without an invitation, they may have to await approval."""
         invitation = call.input.invite or None
-        await self._check(invitation)
+        await self._check_open("register")
+        # Refuse invalid registrations early, because hashing their passwords would be expensive.
+        if invitation is None and self.mode is RegistrationMode.INVITE:
+            raise errors.InvitationRequired
+        if invitation is not None and not await is_usable(self, LinkPurpose.INVITATION, invitation):
+            raise errors.InvalidInvitation
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
         await self._count(count_key(*source))
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
@@ -171,15 +176,6 @@ class RegistrationHandlers(Repository):
             withdrawn = Subject("invitation", call.id, row["role"], before=dict(row))
             await record(connection, call.actor, "deleted", self.clock(), withdrawn)
         return Deleted(id=call.id)
-
-    async def _check(self, invitation: str | None) -> None:
-        """Refuse invalid registrations early, because hashing their passwords would be expensive."""
-        await self._check_open("register")
-        if invitation is None:
-            if self.mode is RegistrationMode.INVITE:
-                raise errors.InvitationRequired
-        elif not await is_usable(self, LinkPurpose.INVITATION, invitation):
-            raise errors.InvalidInvitation
 
     async def _check_open(self, operation: str) -> None:
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
