@@ -235,8 +235,7 @@ async def log_in_as_manager(twins: Twins, requests: RandomRequests, mode: str) -
     path, session = "/api/auth/tokens", {"authorization": f"Bearer {requests.bearers[-1]}"} if requests.bearers else {}
     token = {"name": "all", "scopes": ["users:write", "tasks:read", "tasks:write"], "current_password": PASSWORD}
     requests.learn(path, await twins.send(mode, "POST", path, json=token, headers=session))
-    path = "/api/auth/sessions"
-    requests.learn(path, await twins.send(mode, "GET", path, headers=session))
+    requests.learn("/api/auth/sessions", await twins.send(mode, "GET", "/api/auth/sessions", headers=session))
 
 
 @pytest.mark.timeout(0)  # a loaded machine takes minutes

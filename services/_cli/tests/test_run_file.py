@@ -74,10 +74,8 @@ def test_a_shop_and_its_addresses_are_found_from_a_folder_below_its_own(
         found = find_run()
         assert found is not None
         assert found.folder == str(tmp_path)
-        assert [default_address("cart", internal=internal) for internal in (False, True)] == [
-            "127.0.0.1:1",
-            "127.0.0.1:2",
-        ]
+        addresses = [default_address("cart", internal=internal) for internal in (False, True)]
+        assert addresses == ["127.0.0.1:1", "127.0.0.1:2"]
         monkeypatch.setenv("CART_ADDR", "elsewhere:3")  # takes precedence over the running shop
         assert default_address("cart", internal=False) == "elsewhere:3"
         (tmp_path / "below/.shop").mkdir()

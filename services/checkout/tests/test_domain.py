@@ -59,9 +59,9 @@ def test_every_field_of_a_request_but_the_security_code_is_in_its_fingerprint(pa
     assert is_same == (path == ("credit_card", "credit_card_cvv"))
 
 
-@pytest.mark.parametrize("part", ["address", "card"])
-def test_a_missing_part_of_a_request_changes_its_fingerprint(part: str) -> None:
-    assert fingerprints(replace(REQUEST, **{part: None}), KEY) != fingerprints(REQUEST, KEY)
+def test_a_missing_part_of_a_request_changes_its_fingerprint() -> None:
+    found = [fingerprints(each, KEY) for each in (REQUEST, replace(REQUEST, address=None), replace(REQUEST, card=None))]
+    assert len({*map(tuple, found)}) == len(found)
 
 
 @pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"number": "4242-4242-4242-4242"}, {"cvv": 999}])
