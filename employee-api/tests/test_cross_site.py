@@ -94,7 +94,7 @@ async def test_allowed_origins_may_do_all_and_read_errors(start_api: StartApi, m
         assert response.headers["access-control-allow-credentials"] == "true"
         assert "X-Request-ID" in response.headers["access-control-expose-headers"]
         assert response.headers["vary"] == "Origin"
-        monkeypatch.delattr("employee_api.users.registration.RegistrationHandlers._check")
+        monkeypatch.delattr("employee_api.users.registration.RegistrationHandlers._check_open")
         unexpected = await api.client.post("/api/auth/register", json=new)
         unauthorized = await api.client.get("/api/tasks")
         assert [found.status_code for found in (response, unexpected, unauthorized)] == [201, 500, 401]
