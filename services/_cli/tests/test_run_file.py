@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.errors import FailedPrecondition
+from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.clients import default_address
 from shop_cli.local.run_file import Run, find_run, locked, published, read_run
 from shop_cli.output.next_steps import print_next_steps
@@ -81,6 +81,9 @@ def test_a_shop_and_its_addresses_are_found_from_a_folder_below_its_own(
         (tmp_path / "below/.shop").mkdir()
         (tmp_path / "below/.shop/run.json").touch()  # as a killed shop leaves it behind
         assert find_run() is None
+        monkeypatch.delenv("CART_ADDR")
+        with pytest.raises(Unavailable, match="was killed"):
+            default_address("cart", internal=False)
 
 
 def modes(folder: Path) -> set[str]:

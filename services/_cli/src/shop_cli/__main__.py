@@ -64,7 +64,7 @@ def main() -> None:
         typer.echo(visible(f"{error.reason}: {error.message}{f' ({details})' if details else ''}"), err=True)
         sys.exit(_exit_code(error))
     except OSError as error:  # such as a full disk: output and data are files
-        typer.echo(f"FAILED: {error.strerror or error}", err=True)
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(_OTHER_FAILURE)
     except UnicodeEncodeError:
         typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)

@@ -23,7 +23,7 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.child_process import NO_DATABASE
-from shop_cli.local.run_file import find_run
+from shop_cli.local.run_file import find_run, run_folder
 from shop_cli.local.workspace import address_variable, default_ports, discover, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
@@ -69,8 +69,7 @@ async def _client(
         if "backend unhealthy" in error.message:
             message = f"{name} is {NO_DATABASE} (`shop status`), or another service listens at {target}"
             raise Unavailable(message, reason="NOT_READY") from error
-        advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
-        message = f"{name} does not answer at {target}: {advice}"
+        message = f"{name} does not answer at {target}: is it up? (`shop status`)"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
     except DeadlineExceeded as error:
         if error.reason != "DEADLINE_EXCEEDED":
@@ -112,6 +111,9 @@ def default_address(name: str, *, internal: bool) -> str:
         return address
     if (run := find_run()) and key in run.addresses:
         return run.addresses[key]
+    if run is None and (folder := run_folder()):
+        message = f"the shop in {folder} was killed: start it again (`shop up`), or give --address"
+        raise Unavailable(message, reason="NOTHING_LISTENS")
     return f"localhost:{default_ports(discover())[key]}"
 
 

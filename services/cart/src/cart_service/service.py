@@ -40,7 +40,7 @@ class CartService(
         `ordered-etag`: the etag or generation that checkout sent when it removed the ordered items.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
-        etag, ordered_etag = (cart.etag, "") if cart.quantities else (new_etag(), cart.etag)
+        etag, ordered_etag = (cart.etag or new_etag(), "") if cart.quantities else (new_etag(), cart.etag)
         known = {"etag": etag, "cart-generation": generation_of(cart.etag), "ordered-etag": ordered_etag}
         context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value))
         return cart_pb2.Cart(user_id=request.user_id, items=map(item_to_wire, cart.lines))

@@ -12,8 +12,8 @@ from chassis.telemetry.propagation import W3C, Propagation, load_propagation
 _HEADER = re.compile(r"\s*[A-Za-z0-9_.-]+\s*=[\x20-\x7e]*")
 
 
-# The gRPC exporter takes `host:port`, too.
-_ENDPOINT = re.compile(r"https?://[^\s/]+(/\S*)?|[^\s/]+:[0-9]+")
+# The gRPC exporter also takes `host:port` and gRPC's own names, such as `unix:/run/collector.sock`.
+_ENDPOINT = re.compile(r"[a-z]+:/\S+|[^\s/]+:[0-9]+")
 
 
 def _parse_headers(headers: str) -> SecretStr:

@@ -1,5 +1,4 @@
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -36,9 +35,7 @@ async def add_to_cart(
     """Add a product to a cart."""
     products = await _read_products()
     if products and product_id not in products:
-        similar = get_close_matches(product_id, products)
-        question = f"did you mean {' or '.join(similar)}? " if similar else ""
-        message = f"no product has the id {product_id}: {question}`shop products list` shows all"
+        message = f"no product has the id {product_id}: `shop products search {product_id}` may find it"
         raise NotFound(message, reason="PRODUCT_NOT_FOUND")
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
     async with cart_client(address) as client:

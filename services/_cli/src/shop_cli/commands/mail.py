@@ -100,8 +100,7 @@ def _report(message_ids: Sequence[str], done: str, changed: Collection[str]) -> 
     """Print what was done with each message. Exit with status 1 if some messages are unknown or in another state."""
     for message_id in message_ids:
         console.out(f"{message_id} {done if message_id in changed else 'is unknown, or neither refused nor in doubt'}")
-    if not set(message_ids) <= set(changed):
-        raise typer.Exit(1)
+    raise typer.Exit(0 if set(message_ids) <= set(changed) else 1)
 
 
 def message_text(content: str) -> str:

@@ -91,13 +91,16 @@ def published(run: Run) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def find_run() -> Run | None:
-    """Return the shop of the first folder that has one: the current folder, a parent, or the workspace.
-
-    Return None if that shop has ended, even if it was killed: a command meant for it must not reach another.
-    """
+def run_folder() -> Path | None:
+    """Return the first folder with a run file that this user can see: the current one, a parent, or the workspace."""
     folders = (Path.cwd(), *Path.cwd().parents, root())
-    return next((read_run(folder) for folder in folders if (folder / DATA / _RUN).exists()), None)
+    return next((folder for folder in folders if os.path.exists(folder / DATA / _RUN)), None)  # noqa: PTH110
+
+
+def find_run() -> Run | None:
+    """Return the shop in `run_folder`; None if it was killed, because a command meant for it must not reach another."""
+    folder = run_folder()
+    return read_run(folder) if folder else None
 
 
 def read_run(folder: Path) -> Run | None:

@@ -17,5 +17,4 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
         links["faults to start"] = f"{run.control_room}/faults?token={run.token}"
     print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
-    console.out(f"and in another terminal{where} try for example")
-    console.out(f"{EXAMPLES}\n")
+    console.out(f"and in another terminal{where} try for example\n{EXAMPLES}\n")

@@ -1,11 +1,12 @@
 """The journal, which stores orders in PostgreSQL or SQLite."""
 
 import asyncio
+import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -255,8 +256,9 @@ class Journal:
         if not states:
             return await self._list(statements.LIST, limit=limit)
         # Run one query per state, so that no query reads rows that it does not return.
-        of_states = [await self._list(_list_of(state), state=state, limit=limit) for state in set(states)]
-        return sorted(chain(*of_states), key=attrgetter("position"), reverse=True)[:limit]
+        found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
+        entries = (map(rows.entry_from_row, of_state) for of_state in found)  # only those that are returned are decoded
+        return list(islice(heapq.merge(*entries, key=attrgetter("position"), reverse=True), limit))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders created after a position, oldest first."""

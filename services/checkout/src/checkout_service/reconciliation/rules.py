@@ -155,7 +155,7 @@ class Mismatch:
     detail: str
 
     def is_due(self, due_before: float, now: float) -> bool:
-        """Return whether no counterpart is to be expected anymore: the record is old, or dated in the future."""
+        """Return whether a missing counterpart is overdue: the record is old, or dated in the future."""
         return self.since < due_before or self.since > now
 
 
