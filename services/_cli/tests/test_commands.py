@@ -274,8 +274,8 @@ async def test_characters_that_the_terminals_encoding_lacks_are_escaped(run: Run
 async def test_an_address_option_comes_before_the_environment_and_one_without_a_listener_is_named(
     run: Run, shop: FakeShop, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
-    line = f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is it up? (`shop status`)\n"
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", at := f"127.0.0.1:{port}")
+    line = f"NOTHING_LISTENS: product-catalog does not answer at {at}: is it down or frozen? (`shop status`)\n"
     assert await run("products", "list") == (4, "", line)
     assert (await run("products", "list", "--address", shop.address))[0] == 0
 

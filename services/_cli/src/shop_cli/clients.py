@@ -69,7 +69,7 @@ async def _client(
         if "backend unhealthy" in error.message:
             message = f"{name} is {NO_DATABASE} (`shop status`), or another service listens at {target}"
             raise Unavailable(message, reason="NOT_READY") from error
-        message = f"{name} does not answer at {target}: is it up? (`shop status`)"
+        message = f"{name} does not answer at {target}: is it down or frozen? (`shop status`)"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
     except DeadlineExceeded as error:
         if error.reason != "DEADLINE_EXCEEDED":
